@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// The module vllm._eviction_C. Nothing is decided here.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <tuple>
+
+#include "live_queue.h"
+#include "policies/catalogue.h"
+#include "python_policy.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace eviction {
+namespace {
+
+using Entries = std::vector<std::tuple<Key, std::uint32_t, std::uint32_t>>;
+using PlainSnapshot = std::tuple<Entries, std::vector<std::vector<Key>>, std::vector<double>>;
+
+PlainSnapshot to_plain(const Snapshot& snapshot) {
+  Entries entries;
+  for (const auto& entry : snapshot.entries) entries.emplace_back(entry.key, entry.queue, entry.value);
+  return {std::move(entries), snapshot.ghosts, snapshot.scalars};
+}
+
+Snapshot from_plain(const PlainSnapshot& plain) {
+  Snapshot snapshot;
+  for (const auto& [key, queue, value] : std::get<0>(plain)) snapshot.entries.push_back({key, queue, value});
+  snapshot.ghosts = std::get<1>(plain);
+  snapshot.scalars = std::get<2>(plain);
+  return snapshot;
+}
+
+std::vector<Slot> to_slots(const std::vector<std::optional<Slot>>& slots) {
+  std::vector<Slot> out;
+  for (const auto& slot : slots) out.push_back(slot.value_or(kNoSlot));
+  return out;
+}
+
+nb::dict traits_of(const Policy& policy) {
+  const Traits traits = policy.traits();
+  nb::dict out;
+  out["prefix_safe"] = traits.prefix_safe;
+  out["needs_structure"] = traits.needs_structure;
+  out["needs_cost"] = traits.needs_cost;
+  out["offline"] = traits.offline;
+  return out;
+}
+
+void bind_policy(nb::module_& module) {
+  nb::class_<Policy>(module, "Policy", "One eviction policy with its order of blocks; see csrc/eviction/policy.h.")
+      .def_prop_ro("num_slots", &Policy::num_slots)
+      .def_prop_ro("traits", &traits_of)
+      .def_prop_ro("num_ghosts", &Policy::num_ghosts)
+      .def_prop_ro("ghost_limit", &Policy::ghost_limit)
+      .def_prop_ro("ghost_hits", &Policy::ghost_hits)
+      .def_prop_ro("bytes", &Policy::bytes)
+      .def("__len__", &Policy::size)
+      .def("key_of", &Policy::key_of, "slot"_a)
+      .def(
+          "insert",
+          [](Policy& policy, Slot slot, Key key, std::uint32_t depth, Key parent, float cost, Serial serial) {
+            policy.insert(slot, key, {depth, parent, cost, serial});
+          },
+          "slot"_a, "key"_a, "depth"_a = 0, "parent"_a = kNoKey, "cost"_a = 0.0f, "serial"_a = 0)
+      .def("reinsert", &Policy::reinsert, "slot"_a)
+      .def("take", &Policy::take, "slot"_a)
+      .def("victim",
+           [](Policy& policy) -> std::optional<Slot> {
+             const Slot slot = policy.victim().slot;
+             return slot == kNoSlot ? std::nullopt : std::optional(slot);
+           })
+      .def("forget", &Policy::forget, "slot"_a)
+      .def("disown", &Policy::disown, "key"_a)
+      .def("peek", &Policy::peek, "n"_a)
+      .def("clear", &Policy::clear)
+      .def("check", &Policy::check)
+      .def("snapshot", [](const Policy& policy) { return to_plain(policy.snapshot()); })
+      .def(
+          "adopt",
+          [](Policy& policy, const std::vector<Slot>& evictable, const std::vector<Slot>& held,
+             const std::vector<Key>& keys_by_slot, const PlainSnapshot& snapshot) {
+            policy.adopt(evictable, held, keys_by_slot, from_plain(snapshot));
+          },
+          "evictable"_a, "held"_a, "keys_by_slot"_a, "snapshot"_a)
+      .def(
+          "admit",
+          [](Policy& policy, Serial serial, const std::vector<Key>& keys, const std::vector<std::optional<Slot>>& slots,
+             double now) {
+            if (keys.size() != slots.size()) throw std::invalid_argument("admit: a slot or None for each key");
+            policy.admit({serial, keys, to_slots(slots), now});
+          },
+          "serial"_a, "keys"_a, "slots"_a, "now"_a)
+      .def(
+          "finish",
+          [](Policy& policy, Serial serial, const std::vector<Key>& cached, double now) {
+            policy.finish(serial, cached, now);
+          },
+          "serial"_a, "cached_keys"_a, "now"_a)
+      .def("advance", &Policy::advance, "now"_a);
+
+  module.def("native_policies", &native_policies, "Names of the policies in C++, sorted.");
+  module.def("make_policy", &make_policy, "name"_a, "num_slots"_a, "parameters"_a = Parameters{});
+  module.def(
+      "wrap_policy",
+      [](nb::object policy, std::uint32_t num_slots) -> std::unique_ptr<Policy> {
+        return std::make_unique<PythonPolicy>(std::move(policy), num_slots);
+      },
+      "policy"_a, "num_slots"_a, "A policy written in Python behind the same interface.");
+}
+
+void bind_queue(nb::module_& module) {
+  nb::class_<LiveQueue>(module, "LiveQueue",
+                        "vLLM's free-queue interface over a policy; see csrc/eviction/live_queue.h.")
+      .def(nb::init<nb::list, nb::object, std::unique_ptr<Policy>, bool>(), "blocks"_a, "block_pool"_a, "policy"_a,
+           "follow_upstream"_a = false)
+      .def_rw("num_free_blocks", &LiveQueue::num_free_blocks)
+      .def("popleft", &LiveQueue::popleft)
+      .def("popleft_n", &LiveQueue::popleft_n, "n"_a)
+      .def("remove", &LiveQueue::remove, "block"_a)
+      .def("append", &LiveQueue::append, "block"_a)
+      .def("append_n", &LiveQueue::append_n, "blocks"_a)
+      .def("prepend_n", &LiveQueue::prepend_n, "blocks"_a)
+      .def("peek", &LiveQueue::peek, "n"_a)
+      .def("fill", &LiveQueue::fill, "blocks"_a)
+      .def("admit", &LiveQueue::admit, "serial"_a, "groups"_a, "now"_a)
+      .def("finish", &LiveQueue::finish, "serial"_a, "groups"_a, "now"_a)
+      .def("advance", &LiveQueue::advance, "now"_a)
+      .def("sync", &LiveQueue::sync)
+      .def("check", &LiveQueue::check)
+      .def_prop_ro("bytes", [](LiveQueue& live) { return live.queue().bytes(); })
+      .def_prop_ro("evictions", [](LiveQueue& live) { return live.queue().evictions(); })
+      .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().policy().ghost_hits(); })
+      .def_prop_ro("num_ghosts", [](LiveQueue& live) { return live.queue().policy().num_ghosts(); })
+      .def_prop_ro("ghost_limit", [](LiveQueue& live) { return live.queue().policy().ghost_limit(); })
+      .def_prop_ro("failure", [](LiveQueue& live) { return live.queue().failure(); });
+}
+
+}  // namespace
+}  // namespace eviction
+
+NB_MODULE(_eviction_C, module) {
+  module.doc() = "The C++ core of the eviction subsystem.";
+  eviction::bind_policy(module);
+  eviction::bind_queue(module);
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// All free blocks of a pool, in the order in which they are to be reused:
+//
+//   blank   hold nothing that a request could find: never filled, or released
+//           without a hash. Reused first, the one released last before others.
+//   spare   second physical copies of a block that is resident elsewhere too:
+//           evicting one loses nothing.
+//   order   belongs to the policy.
+//   last    without a hash, but to be kept as long as possible.
+//
+// The order between these four is the same under every policy; a policy decides
+// within its own part only.
+//
+// Serving must not depend on a policy's code being right: whatever it returns is
+// checked, and when it throws or returns nonsense, LRU order by time of release
+// takes over for good (`failure` says why). That costs eight bytes a slot.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policies/lru.h"
+#include "policy.h"
+#include "slot_list.h"
+
+namespace eviction {
+
+// What the owner of the blocks knows of them at the moment of a decision. Hashes
+// are dropped and copies evicted without telling the queue, so it asks then.
+class Residency {
+ public:
+  virtual ~Residency() = default;
+  // The key of the block's present content; kNoKey when it has none.
+  virtual Key key(Slot slot) = 0;
+  // Whether another block holds the same content.
+  virtual bool duplicated(Slot slot) = 0;
+};
+
+class FreeQueue {
+ public:
+  // `follow_upstream` for the one case that must be vLLM's order exactly: LRU by
+  // itself, which then also orders spare and hash-less blocks.
+  FreeQueue(std::unique_ptr<Policy> policy, bool follow_upstream)
+      : FreeQueue(policy->num_slots(), std::move(policy), follow_upstream) {}
+
+ private:
+  FreeQueue(std::uint32_t num_slots, std::unique_ptr<Policy> policy, bool follow_upstream)
+      : policy_(std::move(policy)),
+        follows_upstream_(follow_upstream),
+        links_(num_slots),
+        blank_(links_),
+        spare_(links_),
+        last_(links_),
+        region_(num_slots, Region::kHeld),
+        released_(num_slots, 0) {
+    require(!follow_upstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
+  }
+
+ public:
+  std::uint32_t num_slots() const { return static_cast<std::uint32_t>(region_.size()); }
+  std::uint32_t size() const { return blank_.size() + spare_.size() + in_order_ + last_.size(); }
+  std::size_t bytes() const { return policy_->bytes() + region_.size() * (1 + 8 + 2 * sizeof(Slot)); }
+  bool contains(Slot slot) const { return slot < num_slots() && region_[slot] != Region::kHeld; }
+  Policy& policy() { return *policy_; }
+  const Policy& policy() const { return *policy_; }
+  const std::string& failure() const { return failure_; }
+  std::uint64_t evictions() const { return evictions_; }
+
+  // Released without content, to be reused before all others.
+  void push_blank(Slot slot) {
+    release(slot);
+    guarded([&] { policy_->forget(slot); });
+    blank_.push_front(slot);
+    region_[slot] = Region::kBlank;
+  }
+
+  // The initial filling: blank blocks in the order in which they will be used.
+  void push_blank_back(Slot slot) {
+    release(slot);
+    blank_.push_back(slot);
+    region_[slot] = Region::kBlank;
+  }
+
+  // Released for reuse later. `key` is kNoKey for a block without a hash.
+  void push(Slot slot, Key key, const BlockInfo& info, bool duplicated) {
+    release(slot);
+    if (!follows_upstream_) {
+      if (key == kNoKey) {
+        guarded([&] { policy_->forget(slot); });
+        last_.push_back(slot);
+        region_[slot] = Region::kLast;
+        return;
+      }
+      if (duplicated) {
+        spare_.push_back(slot);
+        region_[slot] = Region::kSpare;
+        return;
+      }
+    }
+    enter_order(slot, key, info);
+  }
+
+  // A request or a pin takes the block out of the free ones.
+  void take(Slot slot) {
+    require(contains(slot), "free queue: the block to take is not free");
+    const Region region = region_[slot];
+    region_[slot] = Region::kHeld;
+    switch (region) {
+      case Region::kBlank: blank_.erase(slot); break;
+      case Region::kSpare: spare_.erase(slot); break;
+      case Region::kLast: last_.erase(slot); break;
+      default:
+        --in_order_;
+        guarded([&] { policy_->take(slot); });
+    }
+  }
+
+  // The block to reuse now. The caller makes sure that one is free.
+  Slot pop(Residency& residency) {
+    require(size() > 0, "free queue: empty");
+    if (!blank_.empty()) return leave(blank_);
+    while (!spare_.empty()) {
+      const Slot slot = leave(spare_);
+      const Key key = residency.key(slot);
+      if (key == kNoKey || residency.duplicated(slot)) {
+        evictions_ += key != kNoKey;
+        guarded([&] { policy_->forget(slot); });
+        return slot;
+      }
+      // The other copy went first: this one counts now.
+      enter_order(slot, key, BlockInfo{});
+    }
+    if (in_order_ > 0) {
+      const Slot slot = victim(residency);
+      region_[slot] = Region::kHeld;
+      --in_order_;
+      return slot;
+    }
+    return leave(last_);
+  }
+
+  // All contents are gone. Free blocks keep their order and hold nothing.
+  void reset() {
+    if (follows_upstream_) {
+      const std::vector<Slot> order = policy_->peek(policy_->size());
+      policy_->clear();
+      for (const Slot slot : order) policy_->insert(slot, kNoKey, BlockInfo{});
+      return;
+    }
+    std::vector<Slot> filled = slots_by_release([](Region region) { return region != Region::kHeld && region != Region::kBlank; });
+    guarded([&] { policy_->clear(); });
+    spare_.clear();
+    last_.clear();
+    in_order_ = 0;
+    for (const Slot slot : filled) {
+      blank_.push_back(slot);
+      region_[slot] = Region::kBlank;
+    }
+  }
+
+  // The next n blocks in order, fewer if fewer are free. Takes spares for spare
+  // although by their turn the other copy may be gone.
+  std::vector<Slot> peek(std::size_t n) {
+    std::vector<Slot> out;
+    const auto add = [&](const SlotList& list) {
+      for (Slot slot = list.front(); slot != kNoSlot && out.size() < n; slot = list.next(slot)) out.push_back(slot);
+    };
+    add(blank_);
+    add(spare_);
+    if (out.size() < n && in_order_ > 0) {
+      std::vector<Slot> order;
+      const std::size_t want = std::min<std::size_t>(n - out.size(), in_order_);
+      const bool seen = guarded([&] {
+        order = policy_->peek(want);
+        require(order.size() == want, "it looked ahead at another number of blocks than there are");
+        for (const Slot slot : order) require(is_ordered(slot), "it looked ahead at a block that is not evictable");
+      });
+      if (!seen) order = policy_->peek(want);
+      out.insert(out.end(), order.begin(), order.end());
+    }
+    add(last_);
+    return out;
+  }
+
+  void admit(const Admission& request) {
+    guarded([&] { policy_->admit(request); });
+  }
+  void finish(Serial serial, std::span<const Key> cached, double now) {
+    guarded([&] { policy_->finish(serial, cached, now); });
+  }
+  void advance(double now) {
+    guarded([&] { policy_->advance(now); });
+  }
+
+  void check() const {
+    blank_.check([this](Slot slot) { require(region_[slot] == Region::kBlank, "free queue: not blank"); });
+    spare_.check([this](Slot slot) { require(region_[slot] == Region::kSpare, "free queue: not spare"); });
+    last_.check([this](Slot slot) { require(region_[slot] == Region::kLast, "free queue: not last"); });
+    std::uint32_t free = 0;
+    std::uint32_t ordered = 0;
+    for (const Region region : region_) {
+      free += region != Region::kHeld;
+      ordered += region == Region::kOrder;
+    }
+    require(free == size() && ordered == in_order_, "free queue: the regions do not add up");
+    require(policy_->size() == in_order_, "free queue: the policy holds other blocks");
+    policy_->check();
+  }
+
+ private:
+  enum class Region : std::uint8_t { kHeld, kBlank, kSpare, kOrder, kLast };
+
+  void release(Slot slot) {
+    require(slot < num_slots(), "free queue: no such block");
+    require(region_[slot] == Region::kHeld, "free queue: the block is free already");
+    released_[slot] = ++clock_;
+  }
+
+  Slot leave(SlotList& list) {
+    const Slot slot = list.pop_front();
+    region_[slot] = Region::kHeld;
+    return slot;
+  }
+
+  void enter_order(Slot slot, Key key, const BlockInfo& info) {
+    region_[slot] = Region::kOrder;
+    ++in_order_;
+    guarded([&] {
+      const Key known = policy_->key_of(slot);
+      if (known == key && key != kNoKey) {
+        policy_->reinsert(slot);
+      } else {
+        if (known != kNoKey) policy_->forget(slot);
+        policy_->insert(slot, key, info);
+      }
+    });
+  }
+
+  Slot victim(Residency& residency) {
+    Policy::Victim victim{kNoSlot, kNoKey};
+    const bool chosen = guarded([&] {
+      victim = policy_->victim();
+      require(is_ordered(victim.slot), "it chose a block that is not evictable");
+    });
+    if (!chosen) victim = policy_->victim();  // LRU by now
+    const Key content = residency.key(victim.slot);
+    evictions_ += content != kNoKey;
+    if (content != victim.key) {  // what the policy knew of was dropped while it was free
+      guarded([&] { policy_->disown(victim.key); });
+    }
+    return victim.slot;
+  }
+  bool is_ordered(Slot slot) const { return slot < num_slots() && region_[slot] == Region::kOrder; }
+
+  // Runs the policy's code; on an exception LRU order takes over, and the answer
+  // is false.
+  template <typename Call>
+  bool guarded(Call call) {
+    try {
+      call();
+      return true;
+    } catch (const std::exception& error) {
+      if (!failure_.empty()) throw;  // LRU itself: a bug of ours
+      fall_back(error.what());
+      return false;
+    }
+  }
+  void fall_back(const char* why) {
+    failure_ = why;
+    policy_ = std::make_unique<Lru>(num_slots());
+    for (const Slot slot : slots_by_release([](Region region) { return region == Region::kOrder; })) {
+      policy_->insert(slot, kNoKey, BlockInfo{});
+    }
+  }
+  template <typename Wanted>
+  std::vector<Slot> slots_by_release(Wanted wanted) const {
+    std::vector<Slot> slots;
+    for (Slot slot = 0; slot < num_slots(); ++slot) {
+      if (wanted(region_[slot])) slots.push_back(slot);
+    }
+    std::sort(slots.begin(), slots.end(), [this](Slot a, Slot b) { return released_[a] < released_[b]; });
+    return slots;
+  }
+
+  std::unique_ptr<Policy> policy_;
+  bool follows_upstream_;
+  SlotLinks links_;
+  SlotList blank_;
+  SlotList spare_;
+  SlotList last_;
+  std::vector<Region> region_;
+  std::vector<std::uint64_t> released_;  // clock of the last release, for the fall-back
+  std::uint64_t clock_ = 0;
+  std::uint32_t in_order_ = 0;
+  std::uint64_t evictions_ = 0;
+  std::string failure_;
+};
+
+}  // namespace eviction

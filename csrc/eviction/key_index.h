@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// Finds the 32-bit position of a 64-bit key. The keys themselves stay with the
+// owner, who passes a way to read them: the table holds a position and 32 bits
+// of the key's hash, eight bytes an entry. Linear probing with backward-shift
+// deletion, so that no tombstones pile up over days of serving. The capacity is
+// fixed at construction: nothing is allocated, and nothing rehashes, on the
+// scheduler's path.
+#pragma once
+
+#include <vector>
+
+#include "types.h"
+
+namespace eviction {
+
+class KeyIndex {
+ public:
+  static constexpr std::uint32_t kAbsent = 0xffffffffu;
+
+  // Room for `capacity` keys at three quarters load.
+  explicit KeyIndex(std::size_t capacity)
+      : cells_(capacity + capacity / 3 + 8, Cell{kAbsent, 0}), capacity_(capacity) {}
+
+  std::size_t size() const { return size_; }
+  std::size_t bytes() const { return cells_.size() * sizeof(Cell); }
+
+  // `key_at(position)` reads the owner's key. Returns kAbsent when not found.
+  template <typename KeyAt>
+  std::uint32_t find(Key key, KeyAt key_at) const {
+    const std::size_t cell = locate(key, key_at);
+    return cell == kNowhere ? kAbsent : cells_[cell].position;
+  }
+
+  // The key must not be present.
+  void insert(Key key, std::uint32_t position) {
+    require(size_ < capacity_, "key index: full");
+    const std::uint32_t tag = tag_of(key);
+    std::size_t cell = home(tag);
+    while (cells_[cell].position != kAbsent) cell = after(cell);
+    cells_[cell] = Cell{position, tag};
+    ++size_;
+  }
+
+  // Returns the position that the key had, or kAbsent.
+  template <typename KeyAt>
+  std::uint32_t erase(Key key, KeyAt key_at) {
+    std::size_t hole = locate(key, key_at);
+    if (hole == kNowhere) return kAbsent;
+    const std::uint32_t position = cells_[hole].position;
+    --size_;
+    // Close the hole: move back each later entry of the run whose home does not
+    // lie behind the hole.
+    for (std::size_t cell = after(hole); cells_[cell].position != kAbsent; cell = after(cell)) {
+      const std::size_t wish = home(cells_[cell].tag);
+      const bool stays = hole <= cell ? (hole < wish && wish <= cell) : (hole < wish || wish <= cell);
+      if (stays) continue;
+      cells_[hole] = cells_[cell];
+      hole = cell;
+    }
+    cells_[hole].position = kAbsent;
+    return position;
+  }
+
+  void clear() {
+    for (Cell& cell : cells_) cell.position = kAbsent;
+    size_ = 0;
+  }
+
+ private:
+  struct Cell {
+    std::uint32_t position;
+    std::uint32_t tag;
+  };
+  static constexpr std::size_t kNowhere = ~std::size_t{0};
+
+  // Recorded keys are hashes already, but ids of a trace are small integers.
+  static std::uint32_t tag_of(Key key) {
+    key ^= key >> 32;
+    return static_cast<std::uint32_t>((key * 0x9e3779b97f4a7c15ull) >> 32);
+  }
+  std::size_t home(std::uint32_t tag) const {
+    return static_cast<std::size_t>((std::uint64_t{tag} * cells_.size()) >> 32);
+  }
+  std::size_t after(std::size_t cell) const { return cell + 1 == cells_.size() ? 0 : cell + 1; }
+
+  template <typename KeyAt>
+  std::size_t locate(Key key, KeyAt key_at) const {
+    const std::uint32_t tag = tag_of(key);
+    for (std::size_t cell = home(tag); cells_[cell].position != kAbsent; cell = after(cell)) {
+      if (cells_[cell].tag == tag && key_at(cells_[cell].position) == key) return cell;
+    }
+    return kNowhere;
+  }
+
+  std::vector<Cell> cells_;
+  std::size_t capacity_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace eviction

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// vLLM's free-queue interface over a FreeQueue: block objects in, block objects
+// out. One call from Python handles a whole list of blocks. What vLLM does to
+// hashes behind the queue's back (eviction by a connector, promotion from partial
+// to full, reset) is read from the blocks when it matters.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
+#include "block_objects.h"
+#include "free_queue.h"
+
+namespace eviction {
+
+class LiveQueue final : private Residency {
+ public:
+  // `blocks`: the pool's list, index = block id. Starts with no free block.
+  LiveQueue(nb::list blocks, nb::object block_pool, std::unique_ptr<Policy> policy, bool follow_upstream)
+      : blocks_(blocks),
+        reader_(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(blocks[0].ptr())))),
+        map_(std::move(block_pool)),
+        queue_(std::move(policy), follow_upstream) {}
+
+  // Writable, as in vLLM's queue: its tests assign it.
+  std::int64_t num_free_blocks = 0;
+
+  // ---- vLLM's interface. ----
+
+  nb::object popleft() {
+    sync();
+    if (queue_.size() == 0) throw nb::value_error("No free blocks available");
+    --num_free_blocks;
+    return block(queue_.pop(*this));
+  }
+  nb::list popleft_n(std::int64_t n) {
+    sync();
+    if (n < 0 || n > queue_.size()) {
+      throw nb::value_error(("cannot pop " + std::to_string(n) + " of " + std::to_string(queue_.size()) + " free blocks").c_str());
+    }
+    nb::list out = nb::steal<nb::list>(PyList_New(n));
+    for (std::int64_t i = 0; i < n; ++i) PyList_SET_ITEM(out.ptr(), i, block(queue_.pop(*this)).release().ptr());
+    num_free_blocks -= n;
+    return out;
+  }
+  void remove(nb::handle block) {
+    const Slot slot = reader_.slot(block);
+    if (!queue_.contains(slot)) throw BrokenInvariant("remove() of a block that is not free");
+    queue_.take(slot);
+    --num_free_blocks;
+  }
+  void append(nb::handle block) {
+    sync();
+    push(block);
+  }
+  void append_n(nb::list blocks) {
+    sync();
+    for (nb::handle block : blocks) push(block);
+  }
+  // The first of the list is the first to be reused.
+  void prepend_n(nb::list blocks) {
+    for (std::size_t i = blocks.size(); i-- > 0;) {
+      queue_.push_blank(reader_.slot(blocks[i]));
+      ++num_free_blocks;
+    }
+  }
+  nb::list peek(std::size_t n) {
+    sync();
+    nb::list out;
+    for (const Slot slot : queue_.peek(n)) out.append(block(slot));
+    return out;
+  }
+
+  // ---- What the scheduler tells. ----
+
+  // The free blocks at the start, in vLLM's order.
+  void fill(nb::list blocks) {
+    for (nb::handle block : blocks) {
+      if (reader_.hash(block).is_none()) {
+        queue_.push_blank_back(reader_.slot(block));
+        ++num_free_blocks;
+      } else {
+        push(block);
+      }
+    }
+  }
+  // For each KV-cache group its id, the request's hashes at the group's block
+  // size, the request's blocks, and how many of them it was given.
+  void admit(Serial serial, nb::list groups, double now) {
+    sync();
+    keys_.clear();
+    slots_.clear();
+    for (nb::handle group : groups) {
+      const auto id = nb::cast<std::uint64_t>(group[0]);
+      const nb::list hashes = nb::cast<nb::list>(group[1]);
+      const nb::sequence given = nb::cast<nb::sequence>(group[2]);
+      const auto num_hits = nb::cast<std::size_t>(group[3]);
+      for (std::size_t i = 0; i < hashes.size(); ++i) {
+        Slot slot = kNoSlot;
+        if (i < num_hits) {
+          const nb::object block = given[i];
+          slot = reader_.slot(block);
+          // Outside a sliding window nothing is kept, and nothing was asked for.
+          if (reader_.hash(block).is_none()) continue;
+        }
+        keys_.push_back(key_of_request_hash(hashes[i], id));
+        slots_.push_back(slot);
+      }
+    }
+    queue_.admit({serial, keys_, slots_, now});
+  }
+  void finish(Serial serial, nb::list groups, double now) {
+    keys_.clear();
+    for (nb::handle group : groups) {
+      const auto id = nb::cast<std::uint64_t>(group[0]);
+      for (nb::handle hash : nb::cast<nb::list>(group[1])) keys_.push_back(key_of_request_hash(hash, id));
+    }
+    queue_.finish(serial, keys_, now);
+  }
+  void advance(double now) { queue_.advance(now); }
+  // Notices a reset of the prefix cache that happened since the last call.
+  void sync() {
+    if (map_.refresh()) queue_.reset();
+  }
+
+  void check() {
+    sync();
+    queue_.check();
+    require(num_free_blocks == queue_.size(), "live queue: num_free_blocks is out of step");
+  }
+  FreeQueue& queue() { return queue_; }
+
+ private:
+  // Residency.
+  Key key(Slot slot) override { return key_of_block_hash(reader_.hash(blocks_[slot])); }
+  bool duplicated(Slot slot) override { return map_.duplicated(reader_.hash(blocks_[slot])); }
+
+  nb::object block(Slot slot) const { return nb::borrow(PyList_GET_ITEM(blocks_.ptr(), slot)); }
+
+  void push(nb::handle block) {
+    const nb::object hash = reader_.hash(block);
+    const bool duplicated = !hash.is_none() && map_.duplicated(hash);
+    queue_.push(reader_.slot(block), key_of_block_hash(hash), BlockInfo{.depth = reader_.depth(block)}, duplicated);
+    ++num_free_blocks;
+  }
+
+  nb::list blocks_;
+  BlockReader reader_;
+  HashMap map_;
+  FreeQueue queue_;
+  std::vector<Key> keys_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace eviction

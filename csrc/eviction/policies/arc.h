@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// ARC: Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache",
+// FAST'03. T1 holds blocks used once, T2 those used again; B1 and B2 are their
+// ghosts. The target size p of T1 grows when a ghost of B1 is asked for and
+// shrinks for one of B2, by the ratio of the two lists, at least by one.
+//
+// Where this differs from the paper, and why:
+// - Victims are chosen before the request is known to the policy, and for several
+//   blocks at once, so the special case "|T1| = p and the request is for a ghost
+//   of B2" cannot be told; a tie evicts from T2.
+// - |T1| and |T2| count evictable blocks; those in use cannot be evicted.
+// - A ghost that is asked for moves p at the admission of the request, and leaves
+//   its list when the recomputed block is released: into T2, as in the paper.
+// - A block goes to T2 when it comes back after a request hit it; a pin that is
+//   no hit leaves it where it was.
+#pragma once
+
+#include <algorithm>
+
+#include "../ghost_list.h"
+#include "../policy.h"
+#include "../slot_list.h"
+
+namespace eviction {
+
+class Arc final : public Policy {
+ public:
+  explicit Arc(std::uint32_t num_slots)
+      : Policy(num_slots),
+        links_(num_slots),
+        t1_(links_),
+        t2_(links_),
+        state_(num_slots, 0),
+        b1_(num_slots),
+        b2_(2 * static_cast<std::size_t>(num_slots)) {}
+
+  Traits traits() const override { return {}; }
+  std::uint32_t size() const override { return t1_.size() + t2_.size(); }
+  std::size_t num_ghosts() const override { return b1_.size() + b2_.size(); }
+  std::size_t ghost_limit() const override { return 2 * static_cast<std::size_t>(num_slots()); }
+  std::size_t bytes() const override {
+    return keys_.size() * (sizeof(Key) + 2 * sizeof(Slot) + sizeof(state_[0])) + b1_.bytes() + b2_.bytes();
+  }
+  double target() const { return target_; }
+
+  void insert(Slot slot, Key key, const BlockInfo&) override {
+    keys_[slot] = key;
+    // Not asked for by an admission (a request that skipped the lookup): then it
+    // moves p here.
+    bool again = state_[slot] & kHit;
+    if (b1_.contains(key)) {
+      if (!b1_.expected(key)) favour_recency();
+      again = b1_.erase(key);
+    } else if (b2_.contains(key)) {
+      if (!b2_.expected(key)) favour_frequency();
+      again = b2_.erase(key);
+    }
+    state_[slot] = again ? kT2 : 0;
+    enqueue(slot);
+  }
+  void reinsert(Slot slot) override {
+    if (state_[slot] & kHit) state_[slot] = kT2;
+    enqueue(slot);
+  }
+  void take(Slot slot) override { dequeue(slot); }
+
+  void forget(Slot slot) override {
+    if (state_[slot] & kQueued) dequeue(slot);
+    state_[slot] = 0;
+    keys_[slot] = kNoKey;
+  }
+  void disown(Key key) override {
+    b1_.erase(key);
+    b2_.erase(key);
+  }
+
+  std::vector<Slot> peek(std::size_t n) const override {
+    std::vector<Slot> out;
+    Slot first = t1_.front();
+    Slot second = t2_.front();
+    std::size_t t1 = t1_.size();
+    std::size_t t2 = t2_.size();
+    while (out.size() < n && t1 + t2 > 0) {
+      if (evict_t1(t1, t2)) {
+        out.push_back(first);
+        first = t1_.next(first);
+        --t1;
+      } else {
+        out.push_back(second);
+        second = t2_.next(second);
+        --t2;
+      }
+    }
+    return out;
+  }
+
+  void clear() override {
+    t1_.clear();
+    t2_.clear();
+    b1_.clear();
+    b2_.clear();
+    state_.assign(state_.size(), 0);
+    keys_.assign(keys_.size(), kNoKey);
+    target_ = 0.0;
+    ghost_hits_ = 0;
+  }
+
+  void check() const override {
+    t1_.check([this](Slot slot) { require((state_[slot] & (kT2 | kQueued)) == kQueued, "arc: wrong list"); });
+    t2_.check([this](Slot slot) { require((state_[slot] & (kT2 | kQueued)) == (kT2 | kQueued), "arc: wrong list"); });
+    std::uint32_t queued = 0;
+    for (Slot slot = 0; slot < num_slots(); ++slot) {
+      if (!(state_[slot] & kQueued)) continue;
+      ++queued;
+      require(keys_[slot] != kNoKey, "arc: an evictable block has no key");
+      require(!b1_.contains(keys_[slot]) && !b2_.contains(keys_[slot]), "arc: an evictable block has a ghost");
+    }
+    require(queued == size(), "arc: an evictable block is in no list");
+    b1_.check();
+    b2_.check();
+    require(num_ghosts() <= ghost_limit(), "arc: too many ghosts");
+    require(target_ >= 0.0 && target_ <= num_slots(), "arc: the target left its range");
+  }
+
+  void admit(const Admission& request) override {
+    for (std::size_t i = 0; i < request.keys.size(); ++i) {
+      const Slot slot = request.slots[i];
+      if (slot != kNoSlot) {
+        state_[slot] |= kHit;
+        continue;
+      }
+      // The ratio is that of the lists with the ghost still in them.
+      if (b1_.expect(request.keys[i])) {
+        ++ghost_hits_;
+        favour_recency();
+      } else if (b2_.expect(request.keys[i])) {
+        ++ghost_hits_;
+        favour_frequency();
+      }
+    }
+  }
+
+  Snapshot snapshot() const override {
+    Snapshot out;
+    for (const SlotList* queue : {&t1_, &t2_}) {
+      for (Slot slot = queue->front(); slot != kNoSlot; slot = queue->next(slot)) out.entries.push_back(entry(slot));
+    }
+    for (Slot slot = 0; slot < num_slots(); ++slot) {  // held, but known
+      if (keys_[slot] != kNoKey && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
+    }
+    out.ghosts = {b1_.keys(), b2_.keys()};
+    out.scalars = {target_};
+    return out;
+  }
+
+ protected:
+  Slot choose() override {
+    if (size() == 0) return kNoSlot;
+    const bool from_t1 = evict_t1(t1_.size(), t2_.size());
+    const Slot slot = from_t1 ? t1_.front() : t2_.front();
+    dequeue(slot);
+    state_[slot] = 0;
+    // |T1| + |B1| <= c, and all four lists <= 2c.
+    const std::size_t c = num_slots();
+    (from_t1 ? b1_ : b2_).add(keys_[slot]);
+    b1_.trim(c - std::min<std::size_t>(c, t1_.size()));
+    b2_.trim(2 * c - std::min<std::size_t>(2 * c, size() + b1_.size()));
+    return slot;
+  }
+
+  void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
+    keys_[slot] = known.key;
+    state_[slot] = static_cast<std::uint8_t>((known.queue ? kT2 : 0) | (known.value ? kHit : 0));
+    if (evictable) enqueue(slot);
+  }
+  void adopt_rest(const Snapshot& snapshot) override {
+    for (const Key key : snapshot.ghosts.at(0)) b1_.add(key);
+    for (const Key key : snapshot.ghosts.at(1)) b2_.add(key);
+    for (const Key key : keys_) {
+      if (key != kNoKey) disown(key);  // resident here, evicted there
+    }
+    target_ = snapshot.scalars.at(0);
+  }
+
+ private:
+  static constexpr std::uint8_t kT2 = 1;      // belongs to T2
+  static constexpr std::uint8_t kHit = 2;     // a request hit it since it was queued
+  static constexpr std::uint8_t kQueued = 4;  // stands in its list
+
+  bool evict_t1(std::size_t t1, std::size_t t2) const {
+    return t1 > 0 && (t2 == 0 || static_cast<double>(t1) > target_);
+  }
+  static double ratio(std::size_t other, std::size_t own) {
+    return std::max(1.0, static_cast<double>(other) / static_cast<double>(std::max<std::size_t>(own, 1)));
+  }
+  void favour_recency() { target_ = std::min<double>(num_slots(), target_ + ratio(b2_.size(), b1_.size())); }
+  void favour_frequency() { target_ = std::max(0.0, target_ - ratio(b1_.size(), b2_.size())); }
+  Snapshot::Entry entry(Slot slot) const {
+    return {keys_[slot], (state_[slot] & kT2) ? 1u : 0u, (state_[slot] & kHit) ? 1u : 0u};
+  }
+  void enqueue(Slot slot) {
+    (state_[slot] & kT2 ? t2_ : t1_).push_back(slot);
+    state_[slot] |= kQueued;
+  }
+  void dequeue(Slot slot) {
+    (state_[slot] & kT2 ? t2_ : t1_).erase(slot);
+    state_[slot] &= static_cast<std::uint8_t>(~kQueued);
+  }
+
+  SlotLinks links_;
+  SlotList t1_;
+  SlotList t2_;
+  std::vector<std::uint8_t> state_;
+  GhostList b1_;
+  GhostList b2_;
+  double target_ = 0.0;  // p, in blocks
+};
+
+}  // namespace eviction

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+
+#include "catalogue.h"
+
+#include <functional>
+#include <stdexcept>
+
+#include "arc.h"
+#include "lru.h"
+#include "s3fifo.h"
+#include "sieve.h"
+
+namespace eviction {
+namespace {
+
+// Hands out parameters by name and knows at the end whether one was left over.
+class Reader {
+ public:
+  explicit Reader(Parameters parameters) : left_(std::move(parameters)) {}
+  double operator()(const std::string& name, double otherwise) {
+    const auto found = left_.find(name);
+    if (found == left_.end()) return otherwise;
+    const double value = found->second;
+    left_.erase(found);
+    return value;
+  }
+  void finish(const std::string& policy) const {
+    if (!left_.empty()) throw std::invalid_argument(policy + " has no parameter " + left_.begin()->first);
+  }
+
+ private:
+  Parameters left_;
+};
+
+using Factory = std::function<std::unique_ptr<Policy>(std::uint32_t, Reader&)>;
+
+const std::map<std::string, Factory>& catalogue() {
+  static const std::map<std::string, Factory> factories = {
+      {"arc", [](std::uint32_t slots, Reader&) { return std::make_unique<Arc>(slots); }},
+      {"lru", [](std::uint32_t slots, Reader&) { return std::make_unique<Lru>(slots); }},
+      {"s3fifo",
+       [](std::uint32_t slots, Reader& read) {
+         S3Fifo::Config config;
+         config.small_ratio = read("small_ratio", config.small_ratio);
+         config.ghost_ratio = read("ghost_ratio", config.ghost_ratio);
+         config.promotion = static_cast<int>(read("promotion", config.promotion));
+         return std::make_unique<S3Fifo>(slots, config);
+       }},
+      {"sieve", [](std::uint32_t slots, Reader&) { return std::make_unique<Sieve>(slots); }},
+  };
+  return factories;
+}
+
+}  // namespace
+
+std::vector<std::string> native_policies() {
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : catalogue()) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<Policy> make_policy(const std::string& name, std::uint32_t num_slots, const Parameters& parameters) {
+  const auto found = catalogue().find(name);
+  if (found == catalogue().end()) throw std::invalid_argument("no native policy is called " + name);
+  Reader read(parameters);
+  std::unique_ptr<Policy> policy = found->second(num_slots, read);
+  read.finish(name);
+  return policy;
+}
+
+}  // namespace eviction

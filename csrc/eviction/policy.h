@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// The interface that an eviction policy is written against, once, for the live
+// free queue, the shadow pools and the simulator. Two halves:
+//
+//   Order     who goes next among the evictable blocks; every policy has it.
+//   Observer  what requests do; optional, and no-op unless a policy listens.
+//
+// The caller keeps the events in the order of the engine: the blocks that a
+// request hits are taken, victims are chosen for the rest, then the request is
+// admitted; it may grow; it finishes, and its blocks come back tail first.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "types.h"
+
+namespace eviction {
+
+struct Traits {
+  bool prefix_safe = false;      // a parent never goes before its child
+  bool needs_structure = false;  // reads BlockInfo::parent and the requests' paths
+  bool needs_cost = false;       // reads BlockInfo::cost
+  bool offline = false;          // knows the future: never in a live queue
+  // Orders by time of release alone. Such a policy also takes blocks without a
+  // key and duplicates, so that the order is vLLM's own, operation for operation.
+  bool upstream_order = false;
+};
+
+// What one policy knows of its blocks, for another instance of the same policy
+// whose slots and residents differ. Matched by key.
+struct Snapshot {
+  struct Entry {
+    Key key;
+    std::uint32_t queue;  // which of the policy's queues
+    std::uint32_t value;  // what it learnt of the block: a frequency, a bit
+  };
+  std::vector<Entry> entries;            // queue by queue, each from its front
+  std::vector<std::vector<Key>> ghosts;  // each list from its oldest
+  std::vector<double> scalars;           // targets, hands, clocks
+};
+
+// One admitted request: a key for each of its full blocks, in prefix order, one
+// KV-cache group after the other. `slots[i]` is the block that it was given for
+// `keys[i]`, or kNoSlot where it has to compute it.
+struct Admission {
+  Serial serial = 0;
+  std::span<const Key> keys;
+  std::span<const Slot> slots;
+  double now = 0.0;  // seconds, monotonic
+};
+
+class Policy {
+ public:
+  explicit Policy(std::uint32_t num_slots) : keys_(num_slots, kNoKey) {}
+  virtual ~Policy() = default;
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  std::uint32_t num_slots() const { return static_cast<std::uint32_t>(keys_.size()); }
+  // The key that the slot was inserted with; kNoKey when it is not known (any
+  // more). A slot stays known while a request holds it.
+  Key key_of(Slot slot) const { return keys_[slot]; }
+
+  virtual Traits traits() const = 0;
+  virtual std::uint32_t size() const = 0;     // evictable blocks
+  virtual std::size_t num_ghosts() const { return 0; }
+  virtual std::size_t ghost_limit() const { return 0; }
+  virtual std::size_t bytes() const = 0;      // memory taken, without sizeof(*this)
+
+  // ---- Order. All O(1) or O(log n), amortised; never a scan. ----
+
+  // The block became evictable for the first time since it was filled. The slot
+  // is not known and `key` is not resident in another known slot.
+  virtual void insert(Slot slot, Key key, const BlockInfo& info) = 0;
+  // A known block that was held is evictable again; what was learnt is kept.
+  virtual void reinsert(Slot slot) = 0;
+  // A request or a pin holds the evictable block. No credit by itself.
+  virtual void take(Slot slot) = 0;
+  // Chooses, removes and returns the next block and records its ghost; the slot
+  // is unknown afterwards. {kNoSlot, kNoKey} only when nothing is evictable.
+  struct Victim {
+    Slot slot;
+    Key key;
+  };
+  Victim victim() {
+    const Slot slot = choose();
+    if (slot >= num_slots()) return {kNoSlot, kNoKey};
+    return {slot, std::exchange(keys_[slot], kNoKey)};
+  }
+  // The block's content is gone without having been evicted: no ghost. The slot
+  // may be evictable, held, or not known at all.
+  virtual void forget(Slot slot) = 0;
+  // A victim turned out to have lost its content before: it was no loss.
+  virtual void disown(Key) {}
+  // The next `n` victims in order, fewer if fewer are evictable; changes nothing.
+  virtual std::vector<Slot> peek(std::size_t n) const = 0;
+  // Everything back to the state after construction.
+  virtual void clear() = 0;
+  // Recomputes all sizes and walks all lists; throws BrokenInvariant.
+  virtual void check() const = 0;
+
+  virtual Snapshot snapshot() const = 0;
+  // Called on a cleared instance. `evictable` in the order in which the blocks
+  // would have gone so far; `held` are blocks in use. Blocks that the snapshot
+  // does not know enter as new, ahead of those that it knows.
+  void adopt(std::span<const Slot> evictable, std::span<const Slot> held,
+             std::span<const Key> keys_by_slot, const Snapshot& snapshot);
+
+  // ---- Observer. ----
+
+  virtual void admit(const Admission&) {}
+  virtual void grow(Serial, std::span<const Key>) {}
+  virtual void finish(Serial, std::span<const Key> /*cached*/, double /*now*/) {}
+  virtual void advance(double /*now*/) {}
+
+  // Queried blocks that were found among the ghosts: what eviction cost so far.
+  std::uint64_t ghost_hits() const { return ghost_hits_; }
+
+ protected:
+  // The work of `victim`, except that it leaves `keys_` of the slot as it is.
+  virtual Slot choose() = 0;
+  // Puts one block of a snapshot in its place, at the back of its queue when it
+  // is evictable.
+  virtual void place(Slot slot, const Snapshot::Entry& entry, bool evictable) = 0;
+  // Takes over ghosts and scalars; called after all blocks are placed.
+  virtual void adopt_rest(const Snapshot&) {}
+
+  std::vector<Key> keys_;
+  std::uint64_t ghost_hits_ = 0;
+};
+
+}  // namespace eviction

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// A policy written in Python behind the C++ interface. What Python raises comes
+// out as an exception and makes the free queue fall back to LRU; what it returns
+// is checked there. Keys and counts are kept here, so that a Python class only
+// has to decide. It runs live and in the lab, never as a shadow: shadows run
+// without the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
+
+#include "policy.h"
+
+namespace eviction {
+
+namespace nb = nanobind;
+
+class PythonPolicy final : public Policy {
+ public:
+  PythonPolicy(nb::object policy, std::uint32_t num_slots)
+      : Policy(num_slots), policy_(std::move(policy)), evictable_(num_slots, false) {}
+
+  Traits traits() const override { return {}; }
+  std::uint32_t size() const override { return size_; }
+  std::size_t num_ghosts() const override {
+    return nb::hasattr(policy_, "num_ghosts") ? nb::cast<std::size_t>(policy_.attr("num_ghosts")()) : 0;
+  }
+  std::size_t bytes() const override { return keys_.size() * sizeof(Key) + keys_.size() / 8; }
+
+  void insert(Slot slot, Key key, const BlockInfo& info) override {
+    keys_[slot] = key;
+    set(slot, true);
+    policy_.attr("insert")(slot, key, nb::make_tuple(info.depth, info.parent, info.cost, info.serial));
+  }
+  void reinsert(Slot slot) override {
+    set(slot, true);
+    policy_.attr("reinsert")(slot);
+  }
+  void take(Slot slot) override {
+    set(slot, false);
+    policy_.attr("take")(slot);
+  }
+  void forget(Slot slot) override {
+    if (keys_[slot] == kNoKey) return;
+    set(slot, false);
+    keys_[slot] = kNoKey;
+    policy_.attr("forget")(slot);
+  }
+  void disown(Key key) override { call("disown", key); }
+  std::vector<Slot> peek(std::size_t n) const override { return nb::cast<std::vector<Slot>>(policy_.attr("peek")(n)); }
+  void clear() override {
+    evictable_.assign(evictable_.size(), false);
+    keys_.assign(keys_.size(), kNoKey);
+    size_ = 0;
+    policy_.attr("clear")();
+  }
+  void check() const override {
+    std::uint32_t count = 0;
+    for (const bool evictable : evictable_) count += evictable;
+    require(count == size_, "python policy: wrong size");
+    if (nb::hasattr(policy_, "check")) policy_.attr("check")();
+  }
+  Snapshot snapshot() const override { throw std::logic_error("a Python policy cannot be handed over"); }
+
+  void admit(const Admission& request) override {
+    if (!nb::hasattr(policy_, "admit")) return;
+    nb::list keys;
+    nb::list slots;
+    for (std::size_t i = 0; i < request.keys.size(); ++i) {
+      keys.append(request.keys[i]);
+      slots.append(request.slots[i] == kNoSlot ? nb::none() : nb::object(nb::int_(request.slots[i])));
+    }
+    policy_.attr("admit")(request.serial, keys, slots, request.now);
+  }
+  void finish(Serial serial, std::span<const Key> cached, double now) override {
+    if (!nb::hasattr(policy_, "finish")) return;
+    nb::list keys;
+    for (const Key key : cached) keys.append(key);
+    policy_.attr("finish")(serial, keys, now);
+  }
+  void advance(double now) override { call("advance", now); }
+
+ protected:
+  Slot choose() override {
+    nb::object chosen = policy_.attr("victim")();
+    const Slot slot = nb::cast<Slot>(chosen);
+    if (slot < num_slots() && evictable_[slot]) set(slot, false);
+    return slot;
+  }
+  void place(Slot, const Snapshot::Entry&, bool) override { throw std::logic_error("a Python policy cannot be handed over"); }
+
+ private:
+  template <typename... Args>
+  void call(const char* name, Args... args) {
+    if (nb::hasattr(policy_, name)) policy_.attr(name)(args...);
+  }
+  void set(Slot slot, bool evictable) {
+    size_ += static_cast<std::uint32_t>(evictable) - static_cast<std::uint32_t>(evictable_[slot]);
+    evictable_[slot] = evictable;
+  }
+
+  nb::object policy_;
+  std::vector<bool> evictable_;
+  std::uint32_t size_ = 0;
+};
+
+}  // namespace eviction

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// Doubly linked lists over slots. The links live in two flat arrays that all
+// lists of one owner share, because a slot stands in at most one of them: no
+// allocation after construction, eight bytes a slot, and a block can leave the
+// middle of a queue in constant time when a request takes it.
+#pragma once
+
+#include <vector>
+
+#include "types.h"
+
+namespace eviction {
+
+class SlotLinks {
+ public:
+  explicit SlotLinks(std::uint32_t num_slots) : prev_(num_slots, kNoSlot), next_(num_slots, kNoSlot) {}
+
+  std::uint32_t num_slots() const { return static_cast<std::uint32_t>(next_.size()); }
+
+ private:
+  friend class SlotList;
+  std::vector<Slot> prev_;
+  std::vector<Slot> next_;
+};
+
+class SlotList {
+ public:
+  explicit SlotList(SlotLinks& links) : links_(&links) {}
+
+  bool empty() const { return size_ == 0; }
+  std::uint32_t size() const { return size_; }
+  Slot front() const { return front_; }
+  Slot back() const { return back_; }
+  Slot next(Slot slot) const { return links_->next_[slot]; }
+
+  void push_back(Slot slot) {
+    links_->prev_[slot] = back_;
+    links_->next_[slot] = kNoSlot;
+    (back_ == kNoSlot ? front_ : links_->next_[back_]) = slot;
+    back_ = slot;
+    ++size_;
+  }
+
+  void push_front(Slot slot) {
+    links_->next_[slot] = front_;
+    links_->prev_[slot] = kNoSlot;
+    (front_ == kNoSlot ? back_ : links_->prev_[front_]) = slot;
+    front_ = slot;
+    ++size_;
+  }
+
+  void erase(Slot slot) {
+    const Slot before = links_->prev_[slot];
+    const Slot after = links_->next_[slot];
+    (before == kNoSlot ? front_ : links_->next_[before]) = after;
+    (after == kNoSlot ? back_ : links_->prev_[after]) = before;
+    --size_;
+  }
+
+  Slot pop_front() {
+    const Slot slot = front_;
+    erase(slot);
+    return slot;
+  }
+
+  void clear() {
+    front_ = back_ = kNoSlot;
+    size_ = 0;
+  }
+
+  // Walks the list both ways and counts; calls `visit` on each slot.
+  template <typename Visit>
+  void check(Visit visit) const {
+    std::uint32_t count = 0;
+    Slot before = kNoSlot;
+    for (Slot slot = front_; slot != kNoSlot; slot = next(slot)) {
+      require(links_->prev_[slot] == before, "slot list: a link back is wrong");
+      require(++count <= size_, "slot list: longer than its size");
+      visit(slot);
+      before = slot;
+    }
+    require(back_ == before, "slot list: the back is wrong");
+    require(count == size_, "slot list: shorter than its size");
+  }
+
+ private:
+  SlotLinks* links_;
+  Slot front_ = kNoSlot;
+  Slot back_ = kNoSlot;
+  std::uint32_t size_ = 0;
+};
+
+}  // namespace eviction
