@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The series: every edit that makes upstream the fork, one module a file.
+
+Series modules hold edits and nothing else. To add an edit, add it to the `EDITS` of
+its file; to edit another file, write its module and name it here.
+"""
+
+from fork.series import (
+    cli_args,
+    config_cache,
+    engine_arg_utils,
+    metrics_loggers,
+    metrics_stats,
+    sched_scheduler,
+)
+from fork.tree import EditedFile
+
+SERIES: tuple[EditedFile, ...] = (
+    config_cache.FILE,
+    engine_arg_utils.FILE,
+    cli_args.FILE,
+    sched_scheduler.FILE,
+    metrics_stats.FILE,
+    metrics_loggers.FILE,
+)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Scheduler: attach the policy, and tell it what the requests do."""
+
+from fork.anchors import assignment, call
+from fork.edits import AddImport, AddKeywords, InsertAfter, InsertBefore, InsertFirst
+from fork.tree import EditedFile
+
+FILE = EditedFile(
+    paths=("vllm/v1/core/sched/scheduler.py",),
+    edits=(
+        AddImport("import", "vllm.v1.core.eviction.attach", ("attach_eviction",)),
+        InsertAfter(
+            "attach",
+            "Scheduler.__init__",
+            assignment("self.kv_cache_manager"),
+            "self.eviction = attach_eviction(self)\n",
+        ),
+        InsertAfter(
+            "step",
+            "Scheduler.schedule",
+            call("self.kv_cache_manager.new_step_starts"),
+            """if self.eviction is not None:
+    self.eviction.step(scheduled_timestamp)
+""",
+        ),
+        # Beside upstream's own count, not in it: that returns early when statistics
+        # are off. It stands after allocate_slots: victims precede the admission.
+        InsertAfter(
+            "admission",
+            "Scheduler.schedule",
+            call("self.kv_cache_manager.record_prefix_cache_stats"),
+            """if self.eviction is not None:
+    self.eviction.admit(request, num_new_local_computed_tokens)
+""",
+        ),
+        # Not in _free_request_blocks, which serves preemption as well.
+        InsertBefore(
+            "end of a request",
+            "Scheduler._free_blocks",
+            call("self._free_request_blocks"),
+            """if self.eviction is not None:
+    self.eviction.finish(request)
+""",
+        ),
+        InsertAfter(
+            "reset",
+            "Scheduler.reset_prefix_cache",
+            assignment(
+                "reset_successful", calling="self.kv_cache_manager.reset_prefix_cache"
+            ),
+            """if reset_successful and self.eviction is not None:
+    self.eviction.reset()
+""",
+        ),
+        AddKeywords(
+            "statistics",
+            "Scheduler.make_stats",
+            "SchedulerStats",
+            {
+                "eviction_stats": """(
+    self.eviction.make_stats() if self.eviction is not None else None
+)"""
+            },
+        ),
+        InsertFirst(
+            "shutdown",
+            "Scheduler.shutdown",
+            """if self.eviction is not None:
+    self.eviction.shutdown()
+
+""",
+        ),
+    ),
+)
