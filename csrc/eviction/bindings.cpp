@@ -120,8 +120,20 @@ void bind_policy(nb::module_& module) {
       "policy"_a, "num_slots"_a, "A policy written in Python behind the same interface.");
 }
 
+int traverse_queue(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<LiveQueue>(self)->traverse(visit, arg) : 0;
+}
+int clear_queue(PyObject* self) {
+  nb::inst_ptr<LiveQueue>(self)->clear();
+  return 0;
+}
+PyType_Slot queue_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_queue)},
+                             {Py_tp_clear, reinterpret_cast<void*>(&clear_queue)},
+                             {0, nullptr}};
+
 void bind_queue(nb::module_& module) {
-  nb::class_<LiveQueue>(module, "LiveQueue",
+  nb::class_<LiveQueue>(module, "LiveQueue", nb::type_slots(queue_slots),
                         "vLLM's free-queue interface over a policy; see csrc/eviction/live_queue.h.")
       .def(nb::init<nb::list, nb::object, std::unique_ptr<Policy>, bool>(), "blocks"_a, "block_pool"_a, "policy"_a,
            "follow_upstream"_a = false)
@@ -138,12 +150,15 @@ void bind_queue(nb::module_& module) {
       .def("finish", &LiveQueue::finish, "serial"_a, "groups"_a, "now"_a)
       .def("advance", &LiveQueue::advance, "now"_a)
       .def("sync", &LiveQueue::sync)
+      .def("__len__", [](LiveQueue& live) { return live.queue().size(); })
+      .def("__contains__", &LiveQueue::contains, "block"_a)
       .def("check", &LiveQueue::check)
       .def_prop_ro("bytes", [](LiveQueue& live) { return live.queue().bytes(); })
       .def_prop_ro("evictions", [](LiveQueue& live) { return live.queue().evictions(); })
       .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().policy().ghost_hits(); })
       .def_prop_ro("num_ghosts", [](LiveQueue& live) { return live.queue().policy().num_ghosts(); })
       .def_prop_ro("ghost_limit", [](LiveQueue& live) { return live.queue().policy().ghost_limit(); })
+      .def_prop_ro("observes_finish", [](LiveQueue& live) { return live.queue().policy().traits().needs_structure; })
       .def_prop_ro("failure", [](LiveQueue& live) { return live.queue().failure(); });
 }
 
@@ -152,6 +167,8 @@ void bind_queue(nb::module_& module) {
 
 NB_MODULE(_eviction_C, module) {
   module.doc() = "The C++ core of the eviction subsystem.";
+  // A server that exits with its engine alive leaks nothing that matters.
+  nb::set_leak_warnings(false);
   eviction::bind_policy(module);
   eviction::bind_queue(module);
 }

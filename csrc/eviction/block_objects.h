@@ -127,6 +127,19 @@ class HashMap {
     return replaced;
   }
 
+  // For Python's cycle collector: the pool holds the queue that holds the pool.
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(pool_.ptr());
+    Py_VISIT(map_.ptr());
+    Py_VISIT(blocks_.ptr());
+    return 0;
+  }
+  void clear() {
+    pool_.reset();
+    map_.reset();
+    blocks_.reset();
+  }
+
   bool duplicated(nb::handle hash) const {
     PyObject* entry = PyDict_GetItemWithError(blocks_.ptr(), hash.ptr());
     return entry != nullptr && PyDict_Check(entry) && PyDict_GET_SIZE(entry) > 1;

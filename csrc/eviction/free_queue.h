@@ -45,22 +45,17 @@ class FreeQueue {
   // `follow_upstream` for the one case that must be vLLM's order exactly: LRU by
   // itself, which then also orders spare and hash-less blocks.
   FreeQueue(std::unique_ptr<Policy> policy, bool follow_upstream)
-      : FreeQueue(policy->num_slots(), std::move(policy), follow_upstream) {}
-
- private:
-  FreeQueue(std::uint32_t num_slots, std::unique_ptr<Policy> policy, bool follow_upstream)
       : policy_(std::move(policy)),
         follows_upstream_(follow_upstream),
-        links_(num_slots),
+        links_(policy_->num_slots()),
         blank_(links_),
         spare_(links_),
         last_(links_),
-        region_(num_slots, Region::kHeld),
-        released_(num_slots, 0) {
+        region_(policy_->num_slots(), Region::kHeld),
+        released_(policy_->num_slots(), 0) {
     require(!follow_upstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
   }
 
- public:
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(region_.size()); }
   std::uint32_t size() const { return blank_.size() + spare_.size() + in_order_ + last_.size(); }
   std::size_t bytes() const { return policy_->bytes() + region_.size() * (1 + 8 + 2 * sizeof(Slot)); }

@@ -76,6 +76,8 @@ class LiveQueue final : private Residency {
     return out;
   }
 
+  bool contains(nb::handle block) { return queue_.contains(reader_.slot(block)); }
+
   // ---- What the scheduler tells. ----
 
   // The free blocks at the start, in vLLM's order.
@@ -134,6 +136,16 @@ class LiveQueue final : private Residency {
     require(num_free_blocks == queue_.size(), "live queue: num_free_blocks is out of step");
   }
   FreeQueue& queue() { return queue_; }
+
+  // For Python's cycle collector.
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(blocks_.ptr());
+    return map_.traverse(visit, arg);
+  }
+  void clear() {
+    blocks_.reset();
+    map_.clear();
+  }
 
  private:
   // Residency.

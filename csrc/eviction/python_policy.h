@@ -22,7 +22,8 @@ class PythonPolicy final : public Policy {
   PythonPolicy(nb::object policy, std::uint32_t num_slots)
       : Policy(num_slots), policy_(std::move(policy)), evictable_(num_slots, false) {}
 
-  Traits traits() const override { return {}; }
+  Traits traits() const override { return {.needs_structure = nb::hasattr(policy_, "finish")}; }
+  std::size_t ghost_limit() const override { return nb::hasattr(policy_, "num_ghosts") ? num_slots() : 0; }
   std::uint32_t size() const override { return size_; }
   std::size_t num_ghosts() const override {
     return nb::hasattr(policy_, "num_ghosts") ? nb::cast<std::size_t>(policy_.attr("num_ghosts")()) : 0;

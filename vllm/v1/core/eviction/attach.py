@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The one seam with the scheduler.
+
+`attach_eviction` puts the policy in place when the scheduler is built; the hooks
+tell it what requests do. Under `lru` there are no hooks and upstream's queue is
+not touched.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.eviction.registry import DEFAULT_POLICY
+
+if TYPE_CHECKING:
+    from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.request import Request
+
+logger = init_logger(__name__)
+
+
+def attach_eviction(scheduler: "Scheduler") -> "EvictionHooks | None":
+    """Put the configured policy in the place of the engine's free queue.
+
+    Args:
+        scheduler: Its KV-cache manager is built; nothing else needs to be.
+
+    Returns:
+        What the scheduler calls, or None when upstream's queue stays: under
+        `lru`, without prefix caching, and when the policy cannot be built, which
+        is logged and does not stop the engine.
+
+    """
+    cache_config = scheduler.vllm_config.cache_config
+    name = cache_config.eviction_policy
+    if name == DEFAULT_POLICY:
+        return None
+    manager = scheduler.kv_cache_manager
+    if not manager.block_pool.enable_caching:
+        logger.warning(
+            "--eviction-policy %s is ignored: prefix caching is off, "
+            "or the model does not support it.",
+            name,
+        )
+        return None
+    try:
+        from vllm.v1.core.eviction.free_queue import install
+
+        queue = install(manager.block_pool, name, cache_config.eviction_config)
+    except Exception:
+        logger.exception("Eviction policy %s could not be built; LRU stays.", name)
+        return None
+    assert queue is not None
+    logger.info(
+        "Prefix cache eviction policy: %s %s, %d blocks, %.1f MiB of metadata.",
+        name,
+        cache_config.eviction_config or "",
+        manager.block_pool.num_gpu_blocks,
+        queue.bytes / 2**20,
+    )
+    return EvictionHooks(name, queue, manager)
+
+
+class EvictionHooks:
+    """What the scheduler tells the policy, and what the policy reports.
+
+    An access is counted once for a request and block: at its first admission.
+    Lookups that are retried and requests that resume after preemption are none.
+
+    Args:
+        policy: Its name.
+        queue: The pool's free queue.
+        manager: The scheduler's KV-cache manager.
+
+    """
+
+    def __init__(
+        self, policy: str, queue: "PolicyFreeQueue", manager: "KVCacheManager"
+    ):
+        self.policy = policy
+        self.queue = queue
+        self._manager = manager
+        self._now = 0.0
+        self._serials: dict[str, int] = {}  # admitted and not finished
+        self._num_admitted = 0
+        self._failure_logged = False
+        self._reported = {"evictions": 0, "rereferences": 0, "failures": 0}
+        hash_block_size = manager.block_pool.hash_block_size
+        # Of each KV-cache group: id, block size, and how many hashes make a block.
+        self._groups = [
+            (group.kv_cache_group_id, group.block_size, group.block_size // hash_block_size)
+            for group in manager.coordinator.single_type_managers
+        ]
+
+    def step(self, now: float) -> None:
+        """A scheduler step starts.
+
+        Args:
+            now: Seconds, monotonic.
+
+        """
+        self._now = now
+        self.queue.advance(now)
+        if self.queue.failure and not self._failure_logged:
+            self._failure_logged = True
+            logger.error(
+                "Eviction policy %s failed (%s). Serving goes on with LRU order.",
+                self.policy,
+                self.queue.failure.strip().replace("\n", " | "),
+            )
+
+    def admit(self, request: "Request", num_hit_tokens: int) -> None:
+        """A request was given its blocks.
+
+        Args:
+            request: Was looked up in the prefix cache.
+            num_hit_tokens: Prompt tokens that it need not compute.
+
+        """
+        request_id = request.request_id
+        if request.num_preemptions > 0 or request_id in self._serials:
+            return
+        self._num_admitted += 1
+        self._serials[request_id] = self._num_admitted
+        given = self._manager.get_blocks(request_id).blocks
+        self.queue.admit(
+            self._num_admitted,
+            [
+                (group, hashes, given[group], num_hit_tokens // block_size)
+                for group, block_size, hashes in self._hashes(request)
+            ],
+            self._now,
+        )
+
+    def finish(self, request: "Request") -> None:
+        """The request is over; its blocks are about to be released."""
+        serial = self._serials.pop(request.request_id, None)
+        if serial is not None and self.queue.observes_finish:
+            cached = self._manager.coordinator.single_type_managers
+            self.queue.finish(
+                serial,
+                [
+                    (group, hashes[: cached[i].num_cached_block.get(request.request_id, 0)])
+                    for i, (group, _, hashes) in enumerate(self._hashes(request))
+                ],
+                self._now,
+            )
+
+    def reset(self) -> None:
+        """The prefix cache was reset."""
+        self.queue.sync()
+
+    def shutdown(self) -> None:
+        """The engine stops."""
+
+    def make_stats(self) -> dict[str, Any]:
+        """What happened since the last call, for `SchedulerStats`.
+
+        Returns:
+            `policy`: the one that is live. `evictions`: blocks whose content was
+            dropped to make room. `rereferences`: queried blocks that were found
+            among the ghosts; None for a policy without ghosts. `failures`: times
+            that LRU had to take over.
+
+        """
+        failed = bool(self.queue.failure)
+        totals = {
+            "evictions": self.queue.evictions,
+            "rereferences": self.queue.ghost_hits,
+            "failures": int(failed),
+        }
+        stats: dict[str, Any] = {
+            name: total - self._reported[name] for name, total in totals.items()
+        }
+        self._reported = totals
+        stats["policy"] = DEFAULT_POLICY if failed else self.policy
+        if self.queue.ghost_limit == 0:
+            stats["rereferences"] = None
+        return stats
+
+    def _hashes(self, request: "Request") -> list[tuple[int, int, list[bytes]]]:
+        """Of each group: id, block size, and the hash of each full block."""
+        hashes = request.block_hashes
+        return [
+            (group, size, hashes if every == 1 else hashes[every - 1 :: every])
+            for group, size, every in self._groups
+        ]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Upstream's free-queue interface over a policy.
+
+The work is in C++ (`csrc/eviction/live_queue.h`), a call for a whole list of
+blocks; here is what is rare or easier said in Python.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vllm._eviction_C import LiveQueue, Policy
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.registry import DEFAULT_POLICY, get_policy
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+
+
+class PolicyFreeQueue(LiveQueue):
+    """The free blocks of a pool, ordered by an eviction policy.
+
+    Drop-in for upstream's `FreeKVCacheBlockQueue`: what comes by `prepend_n` is
+    reused first, what comes by `append_n` belongs to the policy or, if it has no
+    hash, is the last resort.
+
+    Args:
+        block_pool: Its free blocks are taken over in their order.
+        policy: A policy without blocks, made for as many slots as the pool has.
+        follow_upstream: Order every block as upstream's queue does, spare and
+            hash-less ones too; for LRU only.
+
+    """
+
+    def __init__(
+        self, block_pool: BlockPool, policy: Policy, follow_upstream: bool = False
+    ):
+        super().__init__(block_pool.blocks, block_pool, policy, follow_upstream)
+        self.fill(block_pool.free_block_queue.get_all_free_blocks())
+
+    def get_all_free_blocks(self) -> list[KVCacheBlock]:
+        """All free blocks in the order of their reuse."""
+        return self.peek(len(self))
+
+    def iter_blocks_after(self, cursor: KVCacheBlock | None) -> Iterator[KVCacheBlock]:
+        """Free blocks in the order of their reuse, from behind the cursor.
+
+        A cursor that is not free any more starts from the front: looking at a
+        block twice is harmless, skipping one is not. The queue must not change
+        while it is iterated over.
+        """
+        # Look ahead in growing steps, because callers stop early.
+        seen = 0
+        ahead = 64
+        waiting_for = cursor if cursor is not None and cursor in self else None
+        while seen < len(self):
+            blocks = self.peek(ahead)
+            for block in blocks[seen:]:
+                if waiting_for is None:
+                    yield block
+                elif block is waiting_for:
+                    waiting_for = None
+            seen = len(blocks)
+            ahead *= 4
+
+
+def install(
+    block_pool: BlockPool,
+    policy_name: str,
+    config: dict[str, Any] | None = None,
+    *,
+    replace_lru: bool = False,
+) -> PolicyFreeQueue | None:
+    """Put a policy in the place of a pool's free queue.
+
+    Args:
+        block_pool: The engine's pool, in any state.
+        policy_name: A registered policy.
+        config: Its parameters.
+        replace_lru: Also for `lru`, whose queue otherwise stays upstream's own
+            object; the C++ LRU chooses the same blocks.
+
+    Returns:
+        The new queue, or None where the pool keeps upstream's: under `lru`, and
+        without prefix caching, where there is nothing to choose.
+
+    Raises:
+        ValueError: The name or the parameters are not valid.
+
+    """
+    parameters = parse_config(policy_name, config or {})
+    is_lru = policy_name == DEFAULT_POLICY
+    if not block_pool.enable_caching or (is_lru and not replace_lru):
+        return None
+    policy = get_policy(policy_name).make(block_pool.num_gpu_blocks, parameters)
+    queue = PolicyFreeQueue(block_pool, policy, follow_upstream=is_lru)
+    block_pool.free_block_queue = queue
+    return queue

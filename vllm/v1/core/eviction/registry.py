@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Names -> policies. The only place that knows them all.
+
+Imports neither the engine nor the C++ core: the command line validates names and
+parameters with it before anything heavy is loaded.
+"""
+
+import difflib
+import importlib
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Interval
+
+from vllm.v1.core.eviction.policy import EvictionPolicy, NoConfig
+
+if TYPE_CHECKING:
+    from vllm._eviction_C import Policy
+
+# Not vllm.logger: this module is imported before vLLM configures logging.
+logger = logging.getLogger(__name__)
+
+ENTRY_POINT_GROUP = "vllm.eviction_policies"
+DEFAULT_POLICY = "lru"
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """One registered policy.
+
+    Attributes:
+        name: As given to `--eviction-policy`.
+        summary: What it evicts first; one clause.
+        config: Dataclass of its parameters.
+        make: Builds it from the pool's number of blocks and an instance of
+            `config`.
+        native: Written in C++, and so fit to be a shadow.
+
+    """
+
+    name: str
+    summary: str
+    config: type
+    make: Callable[[int, Any], "Policy"]
+    native: bool
+
+
+@dataclass
+class S3FIFOConfig:
+    """Parameters of `s3fifo`."""
+
+    small_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.1
+    """Share of the evictable blocks that the small queue may hold before it is
+    evicted from. More protects new blocks longer, fewer old ones."""
+    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.9
+    """Evicted blocks that are remembered, as a share of the pool."""
+    promotion: Annotated[int, Interval(ge=1, le=3)] = 1
+    """Uses in the small queue that lead to the main queue. The paper has 2; on
+    prefix-cache traffic 1 is better."""
+
+
+def _native(name: str, summary: str, config: type = NoConfig) -> PolicySpec:
+    def make(num_slots: int, parameters: Any) -> "Policy":
+        from vllm._eviction_C import make_policy
+
+        values = {key: float(value) for key, value in asdict(parameters).items()}
+        return make_policy(name, num_slots, values)
+
+    return PolicySpec(name, summary, config, make, native=True)
+
+
+_NATIVE = {
+    spec.name: spec
+    for spec in (
+        _native("lru", "the block released longest ago (vLLM's own order)"),
+        _native("s3fifo", "new blocks that were not used again soon", S3FIFOConfig),
+        _native("sieve", "the oldest block not used since the hand passed"),
+        _native("arc", "once-used or reused blocks, by a share that adapts"),
+    )
+}
+
+
+# Policies in Python, by name: (module, class). Loaded when they are asked for.
+_python: dict[str, tuple[str, str]] = {}
+
+
+def register_policy(name: str, module: str, class_name: str) -> None:
+    """Make a policy written in Python available under a name.
+
+    Args:
+        name: For `--eviction-policy`; must be free.
+        module: Where the class is; imported when the policy is asked for.
+        class_name: A subclass of `EvictionPolicy`.
+
+    Raises:
+        ValueError: The name is taken.
+
+    """
+    if name in policy_names():
+        raise ValueError(f"An eviction policy called {name!r} is registered already.")
+    _python[name] = (module, class_name)
+    get_policy.cache_clear()
+
+
+def unregister_policy(name: str) -> None:
+    """Take back `register_policy`; for tests."""
+    del _python[name]
+    get_policy.cache_clear()
+
+
+@cache
+def _entry_points() -> dict[str, Any]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def policy_names() -> list[str]:
+    """All names, those of the fork first, in the order of the documentation."""
+    return list(dict.fromkeys([*_NATIVE, *_python, *_entry_points()]))
+
+
+@cache
+def get_policy(name: str) -> PolicySpec:
+    """Look up a policy.
+
+    Raises:
+        ValueError: No policy has that name, or its class cannot be loaded. One
+            line that names what is allowed.
+
+    """
+    if name in _NATIVE:
+        return _NATIVE[name]
+    try:
+        if name in _python:
+            module, class_name = _python[name]
+            policy_class = getattr(importlib.import_module(module), class_name)
+        elif name in _entry_points():
+            policy_class = _entry_points()[name].load()
+        else:
+            raise ValueError(_unknown(name))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"Eviction policy {name!r} cannot be loaded: {error}"
+        ) from error
+    if not (isinstance(policy_class, type) and issubclass(policy_class, EvictionPolicy)):
+        raise ValueError(
+            f"Eviction policy {name!r} is {policy_class!r}, "
+            "which is not a subclass of vllm.v1.core.eviction.policy.EvictionPolicy."
+        )
+
+    def make(num_slots: int, parameters: Any) -> "Policy":
+        from vllm._eviction_C import wrap_policy
+
+        return wrap_policy(policy_class(num_slots, parameters), num_slots)
+
+    return PolicySpec(
+        name, policy_class.summary, policy_class.Config, make, native=False
+    )
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` or nothing."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _unknown(name: str) -> str:
+    names = policy_names()
+    return (
+        f"Unknown eviction policy {name!r}: choose from {', '.join(names)}."
+        f"{nearest(name, names)}"
+    )
