@@ -47,10 +47,9 @@ class FreeQueue {
   FreeQueue(std::unique_ptr<Policy> policy, bool follow_upstream)
       : policy_(std::move(policy)),
         follows_upstream_(follow_upstream),
-        links_(policy_->num_slots()),
-        blank_(links_),
-        spare_(links_),
-        last_(links_),
+        blank_(policy_->links()),
+        spare_(policy_->links()),
+        last_(policy_->links()),
         region_(policy_->num_slots(), Region::kHeld),
         released_(policy_->num_slots(), 0) {
     require(!follow_upstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
@@ -266,10 +265,16 @@ class FreeQueue {
   }
   void fall_back(const char* why) {
     failure_ = why;
-    policy_ = std::make_unique<Lru>(num_slots());
+    replace_policy(std::make_unique<Lru>(num_slots()));
     for (const Slot slot : slots_by_release([](Region region) { return region == Region::kOrder; })) {
       policy_->insert(slot, kNoKey, BlockInfo{});
     }
+  }
+  // The lists of the other blocks move to the new policy's links.
+  std::unique_ptr<Policy> replace_policy(std::unique_ptr<Policy> next) {
+    for (SlotList* list : {&blank_, &spare_, &last_}) *list = list->copied_to(next->links());
+    policy_.swap(next);
+    return next;
   }
   template <typename Wanted>
   std::vector<Slot> slots_by_release(Wanted wanted) const {
@@ -283,7 +288,6 @@ class FreeQueue {
 
   std::unique_ptr<Policy> policy_;
   bool follows_upstream_;
-  SlotLinks links_;
   SlotList blank_;
   SlotList spare_;
   SlotList last_;

@@ -14,9 +14,9 @@
 
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "slot_list.h"
 #include "types.h"
 
 namespace eviction {
@@ -56,7 +56,8 @@ struct Admission {
 
 class Policy {
  public:
-  explicit Policy(std::uint32_t num_slots) : keys_(num_slots, kNoKey) {}
+  explicit Policy(std::uint32_t num_slots)
+      : links_(num_slots), keys_(num_slots, kNoKey), known_(num_slots, false) {}
   virtual ~Policy() = default;
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
@@ -64,7 +65,14 @@ class Policy {
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(keys_.size()); }
   // The key that the slot was inserted with; kNoKey when it is not known (any
   // more). A slot stays known while a request holds it.
-  Key key_of(Slot slot) const { return keys_[slot]; }
+  Key key_of(Slot slot) const { return known_[slot] ? keys_[slot] : kNoKey; }
+
+  // For the owner of the slots, to save it arrays of its own. The links serve
+  // lists of slots that the policy does not hold; the contents, set when a block
+  // is filled, are not looked at before it is inserted.
+  SlotLinks& links() { return links_; }
+  Key content(Slot slot) const { return keys_[slot]; }
+  void set_content(Slot slot, Key key) { keys_[slot] = key; }
 
   virtual Traits traits() const = 0;
   virtual std::uint32_t size() const = 0;     // evictable blocks
@@ -90,7 +98,9 @@ class Policy {
   Victim victim() {
     const Slot slot = choose();
     if (slot >= num_slots()) return {kNoSlot, kNoKey};
-    return {slot, std::exchange(keys_[slot], kNoKey)};
+    if (!known_[slot]) return {slot, kNoKey};
+    known_[slot] = false;
+    return {slot, keys_[slot]};
   }
   // The block's content is gone without having been evicted: no ghost. The slot
   // may be evictable, held, or not known at all.
@@ -122,7 +132,7 @@ class Policy {
   std::uint64_t ghost_hits() const { return ghost_hits_; }
 
  protected:
-  // The work of `victim`, except that it leaves `keys_` of the slot as it is.
+  // The work of `victim`, except that the slot stays known.
   virtual Slot choose() = 0;
   // Puts one block of a snapshot in its place, at the back of its queue when it
   // is evictable.
@@ -130,8 +140,23 @@ class Policy {
   // Takes over ghosts and scalars; called after all blocks are placed.
   virtual void adopt_rest(const Snapshot&) {}
 
+  void learn(Slot slot, Key key) {
+    keys_[slot] = key;
+    known_[slot] = true;
+  }
+  void unlearn(Slot slot) { known_[slot] = false; }
+  bool knows(Slot slot) const { return known_[slot]; }
+  void unlearn_all() { known_.assign(known_.size(), false); }
+
+  // Of this base class: links, keys and a bit.
+  std::size_t base_bytes() const { return keys_.size() * (2 * sizeof(Slot) + sizeof(Key)) + keys_.size() / 8; }
+
+  SlotLinks links_;
   std::vector<Key> keys_;
   std::uint64_t ghost_hits_ = 0;
+
+ private:
+  std::vector<bool> known_;
 };
 
 }  // namespace eviction

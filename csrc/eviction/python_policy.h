@@ -28,10 +28,10 @@ class PythonPolicy final : public Policy {
   std::size_t num_ghosts() const override {
     return nb::hasattr(policy_, "num_ghosts") ? nb::cast<std::size_t>(policy_.attr("num_ghosts")()) : 0;
   }
-  std::size_t bytes() const override { return keys_.size() * sizeof(Key) + keys_.size() / 8; }
+  std::size_t bytes() const override { return base_bytes() + evictable_.size() / 8; }
 
   void insert(Slot slot, Key key, const BlockInfo& info) override {
-    keys_[slot] = key;
+    learn(slot, key);
     set(slot, true);
     policy_.attr("insert")(slot, key, nb::make_tuple(info.depth, info.parent, info.cost, info.serial));
   }
@@ -44,16 +44,16 @@ class PythonPolicy final : public Policy {
     policy_.attr("take")(slot);
   }
   void forget(Slot slot) override {
-    if (keys_[slot] == kNoKey) return;
+    if (!knows(slot)) return;
     set(slot, false);
-    keys_[slot] = kNoKey;
+    unlearn(slot);
     policy_.attr("forget")(slot);
   }
   void disown(Key key) override { call("disown", key); }
   std::vector<Slot> peek(std::size_t n) const override { return nb::cast<std::vector<Slot>>(policy_.attr("peek")(n)); }
   void clear() override {
     evictable_.assign(evictable_.size(), false);
-    keys_.assign(keys_.size(), kNoKey);
+    unlearn_all();
     size_ = 0;
     policy_.attr("clear")();
   }

@@ -70,6 +70,13 @@ class SlotList {
     size_ = 0;
   }
 
+  // The same slots in the same order over other links.
+  SlotList copied_to(SlotLinks& links) const {
+    SlotList copy(links);
+    for (Slot slot = front_; slot != kNoSlot; slot = next(slot)) copy.push_back(slot);
+    return copy;
+  }
+
   // Walks the list both ways and counts; calls `visit` on each slot.
   template <typename Visit>
   void check(Visit visit) const {

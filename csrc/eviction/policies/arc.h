@@ -21,7 +21,6 @@
 
 #include "../ghost_list.h"
 #include "../policy.h"
-#include "../slot_list.h"
 
 namespace eviction {
 
@@ -29,7 +28,6 @@ class Arc final : public Policy {
  public:
   explicit Arc(std::uint32_t num_slots)
       : Policy(num_slots),
-        links_(num_slots),
         t1_(links_),
         t2_(links_),
         state_(num_slots, 0),
@@ -41,12 +39,12 @@ class Arc final : public Policy {
   std::size_t num_ghosts() const override { return b1_.size() + b2_.size(); }
   std::size_t ghost_limit() const override { return 2 * static_cast<std::size_t>(num_slots()); }
   std::size_t bytes() const override {
-    return keys_.size() * (sizeof(Key) + 2 * sizeof(Slot) + sizeof(state_[0])) + b1_.bytes() + b2_.bytes();
+    return base_bytes() + state_.size() + b1_.bytes() + b2_.bytes();
   }
   double target() const { return target_; }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
-    keys_[slot] = key;
+    learn(slot, key);
     // Not asked for by an admission (a request that skipped the lookup): then it
     // moves p here.
     bool again = state_[slot] & kHit;
@@ -69,7 +67,7 @@ class Arc final : public Policy {
   void forget(Slot slot) override {
     if (state_[slot] & kQueued) dequeue(slot);
     state_[slot] = 0;
-    keys_[slot] = kNoKey;
+    unlearn(slot);
   }
   void disown(Key key) override {
     b1_.erase(key);
@@ -102,7 +100,7 @@ class Arc final : public Policy {
     b1_.clear();
     b2_.clear();
     state_.assign(state_.size(), 0);
-    keys_.assign(keys_.size(), kNoKey);
+    unlearn_all();
     target_ = 0.0;
     ghost_hits_ = 0;
   }
@@ -114,7 +112,7 @@ class Arc final : public Policy {
     for (Slot slot = 0; slot < num_slots(); ++slot) {
       if (!(state_[slot] & kQueued)) continue;
       ++queued;
-      require(keys_[slot] != kNoKey, "arc: an evictable block has no key");
+      require(knows(slot), "arc: an evictable block has no key");
       require(!b1_.contains(keys_[slot]) && !b2_.contains(keys_[slot]), "arc: an evictable block has a ghost");
     }
     require(queued == size(), "arc: an evictable block is in no list");
@@ -148,7 +146,7 @@ class Arc final : public Policy {
       for (Slot slot = queue->front(); slot != kNoSlot; slot = queue->next(slot)) out.entries.push_back(entry(slot));
     }
     for (Slot slot = 0; slot < num_slots(); ++slot) {  // held, but known
-      if (keys_[slot] != kNoKey && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
+      if (knows(slot) && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
     }
     out.ghosts = {b1_.keys(), b2_.keys()};
     out.scalars = {target_};
@@ -171,15 +169,15 @@ class Arc final : public Policy {
   }
 
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
-    keys_[slot] = known.key;
+    learn(slot, known.key);
     state_[slot] = static_cast<std::uint8_t>((known.queue ? kT2 : 0) | (known.value ? kHit : 0));
     if (evictable) enqueue(slot);
   }
   void adopt_rest(const Snapshot& snapshot) override {
     for (const Key key : snapshot.ghosts.at(0)) b1_.add(key);
     for (const Key key : snapshot.ghosts.at(1)) b2_.add(key);
-    for (const Key key : keys_) {
-      if (key != kNoKey) disown(key);  // resident here, evicted there
+    for (Slot slot = 0; slot < num_slots(); ++slot) {
+      if (knows(slot)) disown(keys_[slot]);  // resident here, evicted there
     }
     target_ = snapshot.scalars.at(0);
   }
@@ -209,7 +207,6 @@ class Arc final : public Policy {
     state_[slot] &= static_cast<std::uint8_t>(~kQueued);
   }
 
-  SlotLinks links_;
   SlotList t1_;
   SlotList t2_;
   std::vector<std::uint8_t> state_;

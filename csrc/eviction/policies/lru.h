@@ -9,28 +9,27 @@
 #pragma once
 
 #include "../policy.h"
-#include "../slot_list.h"
 
 namespace eviction {
 
 class Lru final : public Policy {
  public:
   explicit Lru(std::uint32_t num_slots)
-      : Policy(num_slots), links_(num_slots), order_(links_), evictable_(num_slots, false) {}
+      : Policy(num_slots), order_(links_), evictable_(num_slots, false) {}
 
   Traits traits() const override { return {.prefix_safe = true, .upstream_order = true}; }
   std::uint32_t size() const override { return order_.size(); }
-  std::size_t bytes() const override { return keys_.size() * (sizeof(Key) + 2 * sizeof(Slot)) + keys_.size() / 8; }
+  std::size_t bytes() const override { return base_bytes() + keys_.size() / 8; }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
-    keys_[slot] = key;
+    learn(slot, key);
     enqueue(slot);
   }
   void reinsert(Slot slot) override { enqueue(slot); }
   void take(Slot slot) override { dequeue(slot); }
   void forget(Slot slot) override {
     if (evictable_[slot]) dequeue(slot);
-    keys_[slot] = kNoKey;
+    unlearn(slot);
   }
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> out;
@@ -40,7 +39,7 @@ class Lru final : public Policy {
   void clear() override {
     order_.clear();
     evictable_.assign(evictable_.size(), false);
-    keys_.assign(keys_.size(), kNoKey);
+    unlearn_all();
     ghost_hits_ = 0;
   }
   void check() const override {
@@ -62,7 +61,7 @@ class Lru final : public Policy {
     return slot;
   }
   void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
-    keys_[slot] = entry.key;
+    learn(slot, entry.key);
     if (evictable) enqueue(slot);
   }
 
@@ -76,7 +75,6 @@ class Lru final : public Policy {
     evictable_[slot] = false;
   }
 
-  SlotLinks links_;
   SlotList order_;
   std::vector<bool> evictable_;
 };

@@ -24,7 +24,6 @@
 
 #include "../ghost_list.h"
 #include "../policy.h"
-#include "../slot_list.h"
 
 namespace eviction {
 
@@ -39,7 +38,6 @@ class S3Fifo final : public Policy {
   S3Fifo(std::uint32_t num_slots, const Config& config)
       : Policy(num_slots),
         config_(config),
-        links_(num_slots),
         small_(links_),
         main_(links_),
         state_(num_slots, 0),
@@ -50,11 +48,11 @@ class S3Fifo final : public Policy {
   std::size_t num_ghosts() const override { return ghosts_.size(); }
   std::size_t ghost_limit() const override { return ghosts_.limit(); }
   std::size_t bytes() const override {
-    return keys_.size() * (sizeof(Key) + 2 * sizeof(Slot) + sizeof(state_[0])) + ghosts_.bytes();
+    return base_bytes() + state_.size() + ghosts_.bytes();
   }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
-    keys_[slot] = key;
+    learn(slot, key);
     if (ghosts_.erase(key)) state_[slot] |= kMain;
     enqueue(slot);
   }
@@ -64,7 +62,7 @@ class S3Fifo final : public Policy {
   void forget(Slot slot) override {
     if (state_[slot] & kQueued) dequeue(slot);
     state_[slot] = 0;
-    keys_[slot] = kNoKey;
+    unlearn(slot);
   }
   void disown(Key key) override { ghosts_.erase(key); }
 
@@ -75,7 +73,7 @@ class S3Fifo final : public Policy {
     main_.clear();
     ghosts_.clear();
     state_.assign(state_.size(), 0);
-    keys_.assign(keys_.size(), kNoKey);
+    unlearn_all();
     ghost_hits_ = 0;
   }
 
@@ -88,7 +86,7 @@ class S3Fifo final : public Policy {
     for (Slot slot = 0; slot < num_slots(); ++slot) {
       if (!(state_[slot] & kQueued)) continue;
       ++queued;
-      require(keys_[slot] != kNoKey, "s3fifo: an evictable block has no key");
+      require(knows(slot), "s3fifo: an evictable block has no key");
       require(!ghosts_.contains(keys_[slot]), "s3fifo: an evictable block has a ghost");
     }
     require(queued == size(), "s3fifo: an evictable block is not queued");
@@ -112,7 +110,7 @@ class S3Fifo final : public Policy {
       for (Slot slot = queue->front(); slot != kNoSlot; slot = queue->next(slot)) out.entries.push_back(entry(slot));
     }
     for (Slot slot = 0; slot < num_slots(); ++slot) {  // held, but known
-      if (keys_[slot] != kNoKey && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
+      if (knows(slot) && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
     }
     out.ghosts.push_back(ghosts_.keys());
     return out;
@@ -147,14 +145,14 @@ class S3Fifo final : public Policy {
   }
 
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
-    keys_[slot] = known.key;
+    learn(slot, known.key);
     state_[slot] = static_cast<std::uint8_t>((known.queue ? kMain : 0) | known.value);
     if (evictable) enqueue(slot);
   }
   void adopt_rest(const Snapshot& snapshot) override {
     for (const Key key : snapshot.ghosts.at(0)) ghosts_.add(key);
-    for (const Key key : keys_) {
-      if (key != kNoKey) ghosts_.erase(key);  // resident here, evicted there
+    for (Slot slot = 0; slot < num_slots(); ++slot) {
+      if (knows(slot)) ghosts_.erase(keys_[slot]);  // resident here, evicted there
     }
   }
 
@@ -181,7 +179,6 @@ class S3Fifo final : public Policy {
   }
 
   Config config_;
-  SlotLinks links_;
   SlotList small_;
   SlotList main_;
   std::vector<std::uint8_t> state_;

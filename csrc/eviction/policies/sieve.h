@@ -26,10 +26,10 @@ class Sieve final : public Policy {
 
   Traits traits() const override { return {}; }
   std::uint32_t size() const override { return order_.size(); }
-  std::size_t bytes() const override { return keys_.size() * sizeof(Key) + keys_.size() / 8 + order_.bytes(); }
+  std::size_t bytes() const override { return base_bytes() + keys_.size() / 8 + order_.bytes(); }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
-    keys_[slot] = key;
+    learn(slot, key);
     order_.arrive(slot, hand_);
   }
   void reinsert(Slot slot) override { order_.step_in(slot); }
@@ -38,7 +38,7 @@ class Sieve final : public Policy {
   void forget(Slot slot) override {
     if (order_.has_place(slot)) order_.leave(slot);
     visited_[slot] = false;
-    keys_[slot] = kNoKey;
+    unlearn(slot);
   }
 
   std::vector<Slot> peek(std::size_t n) const override {
@@ -61,7 +61,7 @@ class Sieve final : public Policy {
   void clear() override {
     order_.clear();
     visited_.assign(visited_.size(), false);
-    keys_.assign(keys_.size(), kNoKey);
+    unlearn_all();
     hand_ = 0;
     ghost_hits_ = 0;
   }
@@ -69,7 +69,7 @@ class Sieve final : public Policy {
   void check() const override {
     order_.check();
     for (Slot slot = 0; slot < num_slots(); ++slot) {
-      require(order_.has_place(slot) == (keys_[slot] != kNoKey), "sieve: a known block has no place");
+      require(order_.has_place(slot) == knows(slot), "sieve: a known block has no place");
     }
   }
 
@@ -106,7 +106,7 @@ class Sieve final : public Policy {
   }
 
   void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
-    keys_[slot] = entry.key;
+    learn(slot, entry.key);
     visited_[slot] = entry.value != 0;
     order_.arrive(slot, hand_);
     if (!evictable) order_.step_out(slot);
