@@ -4,14 +4,17 @@
 
 import argparse
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from fork import ForkError, upstream
+from fork import ROOT, ForkError, upstream
 
+# Imported where they are needed, so that help and errors come at once.
+TOOLS = ("libcst", "packaging", "tqdm")
 COMMANDS = ("check", "diff", "build", "apply", "revert", "develop")
 
 
@@ -19,11 +22,9 @@ class _Parser(argparse.ArgumentParser):
     """Errors in one line, with the nearest command."""
 
     def error(self, message: str) -> NoReturn:
-        first = next((a for a in sys.argv[1:] if not a.startswith("-")), None)
-        if "invalid choice" in message and first is not None:
-            message = (
-                f"unknown command {first!r}: {upstream.nearest(first, [*COMMANDS])}"
-            )
+        if found := re.search(r"invalid choice: '(.*?)'", message):
+            word = found[1]
+            message = f"unknown command {word!r}: {upstream.nearest(word, [*COMMANDS])}"
         sys.stderr.write(f"{self.prog}: error: {message}\n")
         raise SystemExit(2)
 
@@ -105,12 +106,13 @@ def revert(args: argparse.Namespace) -> int:
 
 
 def develop(args: argparse.Namespace) -> int:
-    from fork import ROOT, extension
-    from fork import develop as development
     from fork.environment import refuse_other_vllm
-    from fork.wheel import build_wheel
 
     refuse_other_vllm()
+    from fork import develop as development
+    from fork import extension
+    from fork.wheel import build_wheel
+
     release = _release(args)
     module = _extension(args) or extension.build()
     if not development.up_to_date(release):
@@ -224,6 +226,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return args.run(args)
     except ForkError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in TOOLS:
+            raise
+        print(
+            f"error: {error.name} is not installed; "
+            f"{sys.executable} -m pip install -r {ROOT / 'requirements' / 'build.txt'}",
+            file=sys.stderr,
+        )
         return 2
     except BrokenPipeError:  # fork diff | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

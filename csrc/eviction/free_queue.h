@@ -42,22 +42,30 @@ class Residency {
 
 class FreeQueue {
  public:
-  // `follow_upstream` for the one case that must be vLLM's order exactly: LRU by
-  // itself, which then also orders spare and hash-less blocks.
-  FreeQueue(std::unique_ptr<Policy> policy, bool follow_upstream)
+  enum class Order {
+    // The policy's, and LRU when it fails.
+    kLive,
+    // vLLM's own exactly, for LRU by itself: it also orders the spare and the
+    // hash-less blocks.
+    kUpstream,
+    // The policy's, without the means to fall back: a model may fail.
+    kModel,
+  };
+
+  FreeQueue(std::unique_ptr<Policy> policy, Order order)
       : policy_(std::move(policy)),
-        follows_upstream_(follow_upstream),
+        order_(order),
         blank_(policy_->links()),
         spare_(policy_->links()),
         last_(policy_->links()),
         region_(policy_->num_slots(), Region::kHeld),
-        released_(policy_->num_slots(), 0) {
-    require(!follow_upstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
+        released_(order == Order::kModel ? 0 : policy_->num_slots(), 0) {
+    require(order != Order::kUpstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
   }
 
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(region_.size()); }
   std::uint32_t size() const { return blank_.size() + spare_.size() + in_order_ + last_.size(); }
-  std::size_t bytes() const { return policy_->bytes() + region_.size() * (1 + 8 + 2 * sizeof(Slot)); }
+  std::size_t bytes() const { return policy_->bytes() + region_.size() * sizeof(Region) + released_.size() * sizeof(released_[0]); }
   bool contains(Slot slot) const { return slot < num_slots() && region_[slot] != Region::kHeld; }
   Policy& policy() { return *policy_; }
   const Policy& policy() const { return *policy_; }
@@ -82,7 +90,7 @@ class FreeQueue {
   // Released for reuse later. `key` is kNoKey for a block without a hash.
   void push(Slot slot, Key key, const BlockInfo& info, bool duplicated) {
     release(slot);
-    if (!follows_upstream_) {
+    if (order_ != Order::kUpstream) {
       if (key == kNoKey) {
         guarded([&] { policy_->forget(slot); });
         last_.push_back(slot);
@@ -139,7 +147,7 @@ class FreeQueue {
 
   // All contents are gone. Free blocks keep their order and hold nothing.
   void reset() {
-    if (follows_upstream_) {
+    if (order_ == Order::kUpstream) {
       const std::vector<Slot> order = policy_->peek(policy_->size());
       policy_->clear();
       for (const Slot slot : order) policy_->insert(slot, kNoKey, BlockInfo{});
@@ -211,7 +219,7 @@ class FreeQueue {
   void release(Slot slot) {
     require(slot < num_slots(), "free queue: no such block");
     require(region_[slot] == Region::kHeld, "free queue: the block is free already");
-    released_[slot] = ++clock_;
+    if (order_ != Order::kModel) released_[slot] = ++clock_;
   }
 
   Slot leave(SlotList& list) {
@@ -258,7 +266,7 @@ class FreeQueue {
       call();
       return true;
     } catch (const std::exception& error) {
-      if (!failure_.empty()) throw;  // LRU itself: a bug of ours
+      if (order_ == Order::kModel || !failure_.empty()) throw;  // LRU itself: a bug of ours
       fall_back(error.what());
       return false;
     }
@@ -287,7 +295,7 @@ class FreeQueue {
   }
 
   std::unique_ptr<Policy> policy_;
-  bool follows_upstream_;
+  Order order_;
   SlotList blank_;
   SlotList spare_;
   SlotList last_;

@@ -5,7 +5,11 @@
 // request asks for is *expected*: the request recomputes the block and releases
 // it, maybe minutes later, and only then does the policy learn where to put it.
 // Expected ghosts are renewed, so that they outlive the wait, and they leave
-// when the block is inserted. The bound holds for both kinds together.
+// when the block is inserted.
+//
+// Several lists of one policy share a store, and a key is in one of them at most.
+// All memory is taken at construction: sixteen bytes a ghost, a mark, and the
+// index.
 #pragma once
 
 #include <vector>
@@ -15,94 +19,17 @@
 
 namespace eviction {
 
-class GhostList {
+class GhostStore {
  public:
-  // Holds at most `limit` keys at any time; a caller of `add` may lower that.
-  explicit GhostList(std::size_t limit) : index_(limit), nodes_(limit), expected_(limit), limit_(limit) {
-    clear();
-  }
+  // Room for `capacity` ghosts of all lists together.
+  explicit GhostStore(std::size_t capacity) : index_(capacity), nodes_(capacity), marks_(capacity, 0) { clear(); }
 
   std::size_t size() const { return index_.size(); }
-  std::size_t limit() const { return limit_; }
-  std::size_t bytes() const { return index_.bytes() + nodes_.size() * sizeof(Node); }
-  bool contains(Key key) const { return find(key) != kNone; }
-
-  // Adds a key as the newest; renews it when it is known already.
-  void add(Key key, std::size_t limit) {
-    limit = limit < limit_ ? limit : limit_;
-    erase(key);
-    if (limit == 0) return;
-    trim(limit - 1);
-    const std::uint32_t node = free_;
-    free_ = nodes_[node].next;
-    nodes_[node].key = key;
-    expected_[node] = false;
-    link_newest(node);
-    index_.insert(key, node);
-  }
-  void add(Key key) { add(key, limit_); }
-
-  // Forgets the oldest until at most `limit` are left.
-  void trim(std::size_t limit) {
-    while (size() > limit) erase(nodes_[oldest_].key);
-  }
-
-  // A request asked for this key: true when it is a ghost. Renews it.
-  bool expect(Key key) {
-    const std::uint32_t node = find(key);
-    if (node == kNone) return false;
-    unlink(node);
-    link_newest(node);
-    expected_[node] = true;
-    return true;
-  }
-
-  // Whether a request asked for this ghost since it was added.
-  bool expected(Key key) const {
-    const std::uint32_t node = find(key);
-    return node != kNone && expected_[node];
-  }
-
-  // Returns true when the key was there.
-  bool erase(Key key) {
-    const std::uint32_t node = index_.erase(key, [this](std::uint32_t at) { return nodes_[at].key; });
-    if (node == KeyIndex::kAbsent) return false;
-    unlink(node);
-    nodes_[node].next = free_;
-    free_ = node;
-    return true;
-  }
-
-  void clear() {
-    index_.clear();
-    oldest_ = newest_ = kNone;
-    for (std::uint32_t node = 0; node < nodes_.size(); ++node) nodes_[node].next = node + 1;
-    if (!nodes_.empty()) nodes_.back().next = kNone;
-    free_ = nodes_.empty() ? kNone : 0;
-  }
-
-  // Oldest first.
-  std::vector<Key> keys() const {
-    std::vector<Key> out;
-    out.reserve(size());
-    for (std::uint32_t node = oldest_; node != kNone; node = nodes_[node].next) out.push_back(nodes_[node].key);
-    return out;
-  }
-
-  void check() const {
-    std::size_t count = 0;
-    std::uint32_t before = kNone;
-    for (std::uint32_t node = oldest_; node != kNone; node = nodes_[node].next) {
-      require(nodes_[node].prev == before, "ghost list: a link back is wrong");
-      require(find(nodes_[node].key) == node, "ghost list: a ghost is not in the index");
-      require(++count <= size(), "ghost list: longer than its index");
-      before = node;
-    }
-    require(newest_ == before && count == size(), "ghost list: index and list differ");
-    require(size() <= limit_, "ghost list: over its limit");
-  }
+  std::size_t capacity() const { return nodes_.size(); }
+  std::size_t bytes() const { return index_.bytes() + nodes_.size() * (sizeof(Node) + sizeof(marks_[0])); }
 
  private:
+  friend class GhostList;
   static constexpr std::uint32_t kNone = KeyIndex::kAbsent;
   struct Node {
     Key key = kNoKey;
@@ -113,29 +40,127 @@ class GhostList {
   std::uint32_t find(Key key) const {
     return index_.find(key, [this](std::uint32_t at) { return nodes_[at].key; });
   }
-  void link_newest(std::uint32_t node) {
-    nodes_[node].prev = newest_;
-    nodes_[node].next = kNone;
-    if (newest_ == kNone) oldest_ = node;
-    else nodes_[newest_].next = node;
-    newest_ = node;
-  }
-  void unlink(std::uint32_t node) {
-    const std::uint32_t before = nodes_[node].prev;
-    const std::uint32_t after = nodes_[node].next;
-    if (before == kNone) oldest_ = after;
-    else nodes_[before].next = after;
-    if (after == kNone) newest_ = before;
-    else nodes_[after].prev = before;
+  void clear() {
+    index_.clear();
+    for (std::uint32_t node = 0; node < nodes_.size(); ++node) nodes_[node].next = node + 1;
+    if (!nodes_.empty()) nodes_.back().next = kNone;
+    free_ = nodes_.empty() ? kNone : 0;
   }
 
   KeyIndex index_;
   std::vector<Node> nodes_;
-  std::vector<bool> expected_;  // apart, to keep a node at sixteen bytes
-  std::size_t limit_;
+  std::vector<std::uint8_t> marks_;  // the list's number, and whether expected
+  std::uint32_t free_ = kNone;
+};
+
+class GhostList {
+ public:
+  GhostList(GhostStore& store, std::uint8_t number) : store_(&store), number_(number) {}
+
+  std::size_t size() const { return size_; }
+  bool contains(Key key) const { return find(key) != kNone; }
+
+  // Adds a key as the newest. It must not be in another list of the store; in
+  // this one it is renewed. The caller makes room in the store before.
+  void add(Key key) {
+    erase(key);
+    require(store_->free_ != kNone, "ghost list: the store is full");
+    const std::uint32_t node = store_->free_;
+    store_->free_ = at(node).next;
+    at(node).key = key;
+    store_->marks_[node] = number_;
+    store_->index_.insert(key, node);
+    link_newest(node);
+  }
+
+  // Forgets the oldest until at most `limit` are left.
+  void trim(std::size_t limit) {
+    while (size_ > limit) erase(at(oldest_).key);
+  }
+
+  void trim_one() { trim(size_ - 1); }
+
+  // A request asked for this key: true when it is a ghost of this list.
+  bool expect(Key key) {
+    const std::uint32_t node = find(key);
+    if (node == kNone) return false;
+    unlink(node);
+    link_newest(node);
+    store_->marks_[node] |= kExpected;
+    return true;
+  }
+
+  // Whether a request asked for this ghost since it was added.
+  bool expected(Key key) const {
+    const std::uint32_t node = find(key);
+    return node != kNone && (store_->marks_[node] & kExpected);
+  }
+
+  // Returns true when the key was there.
+  bool erase(Key key) {
+    const std::uint32_t node = find(key);
+    if (node == kNone) return false;
+    GhostStore& store = *store_;
+    store.index_.erase(key, [&store](std::uint32_t at) { return store.nodes_[at].key; });
+    unlink(node);
+    at(node).next = store.free_;
+    store.free_ = node;
+    return true;
+  }
+
+  void clear() { trim(0); }
+
+  // Oldest first.
+  std::vector<Key> keys() const {
+    std::vector<Key> out;
+    out.reserve(size_);
+    for (std::uint32_t node = oldest_; node != kNone; node = at(node).next) out.push_back(at(node).key);
+    return out;
+  }
+
+  void check() const {
+    std::size_t count = 0;
+    std::uint32_t before = kNone;
+    for (std::uint32_t node = oldest_; node != kNone; node = at(node).next) {
+      require(at(node).prev == before, "ghost list: a link back is wrong");
+      require(find(at(node).key) == node, "ghost list: a ghost is not in the index");
+      require(++count <= size_, "ghost list: longer than its size");
+      before = node;
+    }
+    require(newest_ == before && count == size_, "ghost list: shorter than its size");
+    require(store_->size() <= store_->capacity(), "ghost list: the store is over its capacity");
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = GhostStore::kNone;
+  static constexpr std::uint8_t kExpected = 0x80;
+
+  GhostStore::Node& at(std::uint32_t node) { return store_->nodes_[node]; }
+  const GhostStore::Node& at(std::uint32_t node) const { return store_->nodes_[node]; }
+  std::uint32_t find(Key key) const {
+    const std::uint32_t node = store_->find(key);
+    return node != kNone && (store_->marks_[node] & ~kExpected) == number_ ? node : kNone;
+  }
+  void link_newest(std::uint32_t node) {
+    at(node).prev = newest_;
+    at(node).next = kNone;
+    (newest_ == kNone ? oldest_ : at(newest_).next) = node;
+    newest_ = node;
+    ++size_;
+  }
+  void unlink(std::uint32_t node) {
+    const std::uint32_t before = at(node).prev;
+    const std::uint32_t after = at(node).next;
+    (before == kNone ? oldest_ : at(before).next) = after;
+    (after == kNone ? newest_ : at(after).prev) = before;
+    --size_;
+  }
+
+  GhostStore* store_;
+  std::uint8_t number_;
+  std::size_t size_ = 0;
   std::uint32_t oldest_ = kNone;
   std::uint32_t newest_ = kNone;
-  std::uint32_t free_ = kNone;
 };
 
 }  // namespace eviction

@@ -25,7 +25,7 @@ class LiveQueue final : private Residency {
       : blocks_(blocks),
         reader_(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(blocks[0].ptr())))),
         map_(std::move(block_pool)),
-        queue_(std::move(policy), follow_upstream) {}
+        queue_(std::move(policy), follow_upstream ? FreeQueue::Order::kUpstream : FreeQueue::Order::kLive) {}
 
   // Writable, as in vLLM's queue: its tests assign it.
   std::int64_t num_free_blocks = 0;

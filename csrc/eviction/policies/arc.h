@@ -11,6 +11,8 @@
 //   blocks at once, so the special case "|T1| = p and the request is for a ghost
 //   of B2" cannot be told; a tie evicts from T2.
 // - |T1| and |T2| count evictable blocks; those in use cannot be evicted.
+// - The ghosts together are bounded by the pool's size c. In the paper it is 2c
+//   less what is resident, which is c as well when the cache is full.
 // - A ghost that is asked for moves p at the admission of the request, and leaves
 //   its list when the recomputed block is released: into T2, as in the paper.
 // - A block goes to T2 when it comes back after a request hit it; a pin that is
@@ -31,15 +33,16 @@ class Arc final : public Policy {
         t1_(links_),
         t2_(links_),
         state_(num_slots, 0),
-        b1_(num_slots),
-        b2_(2 * static_cast<std::size_t>(num_slots)) {}
+        ghosts_(num_slots),
+        b1_(ghosts_, 1),
+        b2_(ghosts_, 2) {}
 
   Traits traits() const override { return {}; }
   std::uint32_t size() const override { return t1_.size() + t2_.size(); }
-  std::size_t num_ghosts() const override { return b1_.size() + b2_.size(); }
-  std::size_t ghost_limit() const override { return 2 * static_cast<std::size_t>(num_slots()); }
+  std::size_t num_ghosts() const override { return ghosts_.size(); }
+  std::size_t ghost_limit() const override { return ghosts_.capacity(); }
   std::size_t bytes() const override {
-    return base_bytes() + state_.size() + b1_.bytes() + b2_.bytes();
+    return base_bytes() + state_.size() + ghosts_.bytes();
   }
   double target() const { return target_; }
 
@@ -160,11 +163,12 @@ class Arc final : public Policy {
     const Slot slot = from_t1 ? t1_.front() : t2_.front();
     dequeue(slot);
     state_[slot] = 0;
-    // |T1| + |B1| <= c, and all four lists <= 2c.
+    // |T1| + |B1| <= c, and |B1| + |B2| <= c.
     const std::size_t c = num_slots();
-    (from_t1 ? b1_ : b2_).add(keys_[slot]);
-    b1_.trim(c - std::min<std::size_t>(c, t1_.size()));
-    b2_.trim(2 * c - std::min<std::size_t>(2 * c, size() + b1_.size()));
+    GhostList& list = from_t1 ? b1_ : b2_;
+    b1_.trim(c - std::min<std::size_t>(c, t1_.size() + (from_t1 ? 1 : 0)));
+    if (ghosts_.size() == c) (b2_.size() > 0 ? b2_ : b1_).trim_one();
+    list.add(keys_[slot]);
     return slot;
   }
 
@@ -174,6 +178,7 @@ class Arc final : public Policy {
     if (evictable) enqueue(slot);
   }
   void adopt_rest(const Snapshot& snapshot) override {
+    // Both pools are of one size, so they fit.
     for (const Key key : snapshot.ghosts.at(0)) b1_.add(key);
     for (const Key key : snapshot.ghosts.at(1)) b2_.add(key);
     for (Slot slot = 0; slot < num_slots(); ++slot) {
@@ -210,6 +215,7 @@ class Arc final : public Policy {
   SlotList t1_;
   SlotList t2_;
   std::vector<std::uint8_t> state_;
+  GhostStore ghosts_;
   GhostList b1_;
   GhostList b2_;
   double target_ = 0.0;  // p, in blocks

@@ -41,14 +41,15 @@ class S3Fifo final : public Policy {
         small_(links_),
         main_(links_),
         state_(num_slots, 0),
-        ghosts_(static_cast<std::size_t>(config.ghost_ratio * num_slots)) {}
+        ghost_store_(static_cast<std::size_t>(config.ghost_ratio * num_slots)),
+        ghosts_(ghost_store_, 0) {}
 
   Traits traits() const override { return {}; }
   std::uint32_t size() const override { return small_.size() + main_.size(); }
   std::size_t num_ghosts() const override { return ghosts_.size(); }
-  std::size_t ghost_limit() const override { return ghosts_.limit(); }
+  std::size_t ghost_limit() const override { return ghost_store_.capacity(); }
   std::size_t bytes() const override {
-    return base_bytes() + state_.size() + ghosts_.bytes();
+    return base_bytes() + state_.size() + ghost_store_.bytes();
   }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
@@ -128,7 +129,7 @@ class S3Fifo final : public Policy {
           continue;
         }
         small_.erase(slot);
-        ghosts_.add(keys_[slot]);
+        remember(keys_[slot]);
         state_[slot] = 0;
         return slot;
       }
@@ -150,7 +151,7 @@ class S3Fifo final : public Policy {
     if (evictable) enqueue(slot);
   }
   void adopt_rest(const Snapshot& snapshot) override {
-    for (const Key key : snapshot.ghosts.at(0)) ghosts_.add(key);
+    for (const Key key : snapshot.ghosts.at(0)) remember(key);
     for (Slot slot = 0; slot < num_slots(); ++slot) {
       if (knows(slot)) ghosts_.erase(keys_[slot]);  // resident here, evicted there
     }
@@ -165,6 +166,13 @@ class S3Fifo final : public Policy {
 
   bool evict_small(std::size_t small, std::size_t main) const {
     return small > 0 && (main == 0 || static_cast<double>(small) >= config_.small_ratio * static_cast<double>(small + main));
+  }
+  void remember(Key key) {
+    const std::size_t limit = ghost_store_.capacity();
+    if (limit == 0) return;
+    ghosts_.erase(key);
+    ghosts_.trim(limit - 1);
+    ghosts_.add(key);
   }
   Snapshot::Entry entry(Slot slot) const {
     return {keys_[slot], (state_[slot] & kMain) ? 1u : 0u, static_cast<std::uint32_t>(uses(state_[slot]))};
@@ -182,6 +190,7 @@ class S3Fifo final : public Policy {
   SlotList small_;
   SlotList main_;
   std::vector<std::uint8_t> state_;
+  GhostStore ghost_store_;
   GhostList ghosts_;
 };
 
