@@ -184,18 +184,18 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         help="a wheel file instead, also of a release that is not pinned yet",
     )
-    source = argparse.ArgumentParser(add_help=False)
+    source = _Parser(add_help=False)
     source.add_argument(
         "--release", help="what to build from; default: by VLLM_TARGET_DEVICE"
     )
     source.add_argument(
         "--wheel", type=Path, help="the pinned wheel file, if it is here already"
     )
-    binary = argparse.ArgumentParser(add_help=False)
+    binary = _Parser(add_help=False)
     binary.add_argument(
         "--extension", type=Path, help="a built _eviction_C module; default: build it"
     )
-    python = argparse.ArgumentParser(add_help=False)
+    python = _Parser(add_help=False)
     python.add_argument(
         "--python", type=Path, help="the interpreter that the extension is for"
     )

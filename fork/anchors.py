@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-Block = list[cst.BaseStatement]
+# Both kinds of statement have leading lines, their base class has not.
+Block = list[cst.SimpleStatementLine | cst.BaseCompoundStatement]
 Definition = cst.ClassDef | cst.FunctionDef
 
 

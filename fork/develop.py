@@ -63,7 +63,9 @@ def install(release: Release, wheel: Path, root: Path = ROOT) -> None:
     install_torch(_requirements(wheel))
     # The same version again is no reason for pip to install: what is in it may
     # have changed all the same.
-    if installed("vllm") and not pip_install("--force-reinstall", "--no-deps", wheel):
+    if installed("vllm") and not pip_install(
+        "--force-reinstall", "--no-deps", str(wheel)
+    ):
         raise ForkError(f"pip could not install {wheel.name} (its report above)")
     if not pip_install(str(wheel)):
         raise ForkError(f"pip could not install {wheel.name} (its report above)")

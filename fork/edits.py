@@ -113,7 +113,8 @@ class InsertFirstIn(_Insert):
 
     def rewrite(self, body: Block, index: int) -> Block:
         opener = body[index]
-        block = opener.body  # type: ignore[attr-defined]
+        assert isinstance(opener, cst.If)
+        block = opener.body
         inner = block.with_changes(body=[*parse_block(self.code), *block.body])
         return [*body[:index], opener.with_changes(body=inner), *body[index + 1 :]]
 
@@ -145,7 +146,7 @@ class InsertFirst(Edit):
     def change(self, node):
         if not isinstance(node.body, cst.IndentedBlock):
             return 0, node
-        body = list(node.body.body)
+        body: Block = [*node.body.body]  # type: ignore[list-item]
         at = 1 if body and is_docstring(body[0]) else 0
         if self.code.endswith("\n\n") and at < len(body):
             lines = [cst.EmptyLine(indent=False), *body[at].leading_lines]

@@ -7,7 +7,6 @@ by hand from the central directory's entry, whose sizes and checksum are final, 
 the compressed bytes follow as they are.
 """
 
-import shutil
 import struct
 import zipfile
 
@@ -18,18 +17,6 @@ from fork import ForkError
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 HAS_DATA_DESCRIPTOR = 0x08
 CHUNK = 1 << 20
-
-
-class _Slice:
-    """The next `size` bytes of a file."""
-
-    def __init__(self, file, size: int) -> None:
-        self.file, self.left = file, size
-
-    def read(self, size: int) -> bytes:
-        data = self.file.read(min(size, self.left))
-        self.left -= len(data)
-        return data
 
 
 def copy_raw(
@@ -62,10 +49,13 @@ def copy_raw(
     write.seek(start)
     new.header_offset = start
     write.write(new.FileHeader())
-    data = _Slice(read, entry.compress_size)
-    shutil.copyfileobj(data, write, CHUNK)  # type: ignore[misc]
-    if data.left:
-        raise ForkError(f"{source.filename} is cut off in {entry.filename}")
+    left = entry.compress_size
+    while left:
+        data = read.read(min(left, CHUNK))
+        if not data:
+            raise ForkError(f"{source.filename} is cut off in {entry.filename}")
+        write.write(data)
+        left -= len(data)
     target.start_dir = write.tell()  # type: ignore[attr-defined]
     target.filelist.append(new)
     target.NameToInfo[new.filename] = new

@@ -170,10 +170,9 @@ class _Plan:
         for name in self.info_members:
             if name in SIGNATURES or name == "RECORD":
                 continue
-            data = self.own_info.get(name)
-            if data is None:
-                data = self.source.read(f"{self.old_info}/{name}")
-            mode = _mode(self.source.getinfo(f"{self.old_info}/{name}"))
+            old = f"{self.old_info}/{name}"
+            data = self.own_info.get(name) or self.source.read(old)
+            mode = _mode(self.source.getinfo(old))
             add(f"{self.new_info}/{name}", data, mode)
         path = f"{self.new_info}/RECORD"
         listed = dict(rows)
