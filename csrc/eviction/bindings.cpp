@@ -3,24 +3,15 @@
 //
 // The module vllm._eviction_C. Nothing is decided here.
 
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
-#include <nanobind/stl/vector.h>
+#include "bindings.h"
 
 #include <optional>
 #include <tuple>
 
+#include "hand_over.h"
 #include "live_queue.h"
 #include "policies/catalogue.h"
 #include "python_policy.h"
-
-namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace eviction {
 namespace {
@@ -46,6 +37,28 @@ std::vector<Slot> to_slots(const std::vector<std::optional<Slot>>& slots) {
   std::vector<Slot> out;
   for (const auto& slot : slots) out.push_back(slot.value_or(kNoSlot));
   return out;
+}
+
+// What a free queue does in slices, on a policy without a queue.
+void adopt(Policy& policy, const std::vector<std::pair<Slot, Key>>& evictable,
+           const std::vector<std::pair<Slot, Key>>& held, const Snapshot& snapshot) {
+  std::vector<Resident> residents;
+  std::vector<bool> is_evictable(policy.num_slots(), false);
+  for (const auto& [slot, key] : evictable) {
+    residents.push_back({slot, key, residents.size(), true});
+    is_evictable.at(slot) = true;
+  }
+  for (const auto& [slot, key] : held) residents.push_back({slot, key, residents.size(), false});
+  const HandOverPlan plan = plan_hand_over(nullptr, snapshot, std::move(residents));
+  policy.adopt_history(snapshot);
+  for (const HandOverPlan::Item& item : plan.items) {
+    if (item.known) {
+      policy.place(item.slot, item.entry, is_evictable.at(item.slot));
+    } else {
+      policy.disown(item.entry.key);
+      policy.insert(item.slot, item.entry.key, BlockInfo{});
+    }
+  }
 }
 
 nb::dict traits_of(const Policy& policy) {
@@ -89,11 +102,12 @@ void bind_policy(nb::module_& module) {
       .def("snapshot", [](const Policy& policy) { return to_plain(policy.snapshot()); })
       .def(
           "adopt",
-          [](Policy& policy, const std::vector<Slot>& evictable, const std::vector<Slot>& held,
-             const std::vector<Key>& keys_by_slot, const PlainSnapshot& snapshot) {
-            policy.adopt(evictable, held, keys_by_slot, from_plain(snapshot));
+          [](Policy& policy, const std::vector<std::pair<Slot, Key>>& evictable,
+             const std::vector<std::pair<Slot, Key>>& held, const PlainSnapshot& plain) {
+            adopt(policy, evictable, held, from_plain(plain));
           },
-          "evictable"_a, "held"_a, "keys_by_slot"_a, "snapshot"_a)
+          "evictable"_a, "held"_a, "snapshot"_a,
+          "Take over an order: pairs of slot and key, evictable ones in the order in which they would have gone.")
       .def(
           "admit",
           [](Policy& policy, Serial serial, const std::vector<Key>& keys, const std::vector<std::optional<Slot>>& slots,
@@ -155,7 +169,7 @@ void bind_queue(nb::module_& module) {
       .def("check", &LiveQueue::check)
       .def_prop_ro("bytes", [](LiveQueue& live) { return live.queue().bytes(); })
       .def_prop_ro("evictions", [](LiveQueue& live) { return live.queue().evictions(); })
-      .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().policy().ghost_hits(); })
+      .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().ghost_hits(); })
       .def_prop_ro("num_ghosts", [](LiveQueue& live) { return live.queue().policy().num_ghosts(); })
       .def_prop_ro("ghost_limit", [](LiveQueue& live) { return live.queue().policy().ghost_limit(); })
       .def_prop_ro("observes_finish", [](LiveQueue& live) { return live.queue().policy().traits().needs_structure; })
@@ -168,7 +182,8 @@ void bind_queue(nb::module_& module) {
 NB_MODULE(_eviction_C, module) {
   module.doc() = "The C++ core of the eviction subsystem.";
   // A server that exits with its engine alive leaks nothing that matters.
-  nb::set_leak_warnings(false);
+  nanobind::set_leak_warnings(false);
   eviction::bind_policy(module);
   eviction::bind_queue(module);
+  eviction::bind_offline(module);
 }

@@ -140,9 +140,10 @@ class HashMap {
     blocks_.reset();
   }
 
-  bool duplicated(nb::handle hash) const {
+  // How many blocks hold the content; it counts as one when it is not in the map.
+  std::uint32_t copies(nb::handle hash) const {
     PyObject* entry = PyDict_GetItemWithError(blocks_.ptr(), hash.ptr());
-    return entry != nullptr && PyDict_Check(entry) && PyDict_GET_SIZE(entry) > 1;
+    return entry != nullptr && PyDict_Check(entry) ? static_cast<std::uint32_t>(PyDict_GET_SIZE(entry)) : 1;
   }
 
  private:

@@ -21,8 +21,10 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "hand_over.h"
 #include "policies/lru.h"
 #include "policy.h"
 #include "slot_list.h"
@@ -38,6 +40,9 @@ class Residency {
   virtual Key key(Slot slot) = 0;
   // Whether another block holds the same content.
   virtual bool duplicated(Slot slot) = 0;
+  // How many blocks hold it, this one among them. An owner whose blocks lose their
+  // content only after several were chosen must know the number.
+  virtual std::uint32_t copies(Slot slot) { return duplicated(slot) ? 2 : 1; }
 };
 
 class FreeQueue {
@@ -71,11 +76,14 @@ class FreeQueue {
   const Policy& policy() const { return *policy_; }
   const std::string& failure() const { return failure_; }
   std::uint64_t evictions() const { return evictions_; }
+  // Queried blocks that were found among the ghosts. Only grows.
+  std::uint64_t ghost_hits() const { return past_ghost_hits_ + policy_->ghost_hits(); }
+  bool follows_upstream() const { return order_ == Order::kUpstream; }
 
   // Released without content, to be reused before all others.
   void push_blank(Slot slot) {
     release(slot);
-    guarded([&] { policy_->forget(slot); });
+    lose(slot);
     blank_.push_front(slot);
     region_[slot] = Region::kBlank;
   }
@@ -92,7 +100,7 @@ class FreeQueue {
     release(slot);
     if (order_ != Order::kUpstream) {
       if (key == kNoKey) {
-        guarded([&] { policy_->forget(slot); });
+        lose(slot);
         last_.push_back(slot);
         region_[slot] = Region::kLast;
         return;
@@ -118,35 +126,25 @@ class FreeQueue {
       default:
         --in_order_;
         guarded([&] { policy_->take(slot); });
+        if (next_ != nullptr && next_->key_of(slot) != kNoKey) next_->take(slot);
     }
   }
 
   // The block to reuse now. The caller makes sure that one is free.
   Slot pop(Residency& residency) {
-    require(size() > 0, "free queue: empty");
-    if (!blank_.empty()) return leave(blank_);
-    while (!spare_.empty()) {
-      const Slot slot = leave(spare_);
-      const Key key = residency.key(slot);
-      if (key == kNoKey || residency.duplicated(slot)) {
-        evictions_ += key != kNoKey;
-        guarded([&] { policy_->forget(slot); });
-        return slot;
-      }
-      // The other copy went first: this one counts now.
-      enter_order(slot, key, BlockInfo{});
-    }
-    if (in_order_ > 0) {
-      const Slot slot = victim(residency);
-      region_[slot] = Region::kHeld;
-      --in_order_;
-      return slot;
-    }
-    return leave(last_);
+    if (!going_.empty()) going_.clear();
+    return next_victim(residency);
+  }
+  // The next n, for an owner who drops their contents only after all are chosen.
+  template <typename Take>
+  void pop_n(std::size_t n, Residency& residency, Take take) {
+    if (!going_.empty()) going_.clear();
+    for (; n > 0; --n) take(next_victim(residency));
   }
 
   // All contents are gone. Free blocks keep their order and hold nothing.
   void reset() {
+    abandon_hand_over();
     if (order_ == Order::kUpstream) {
       const std::vector<Slot> order = policy_->peek(policy_->size());
       policy_->clear();
@@ -154,19 +152,19 @@ class FreeQueue {
       return;
     }
     std::vector<Slot> filled = slots_by_release([](Region region) { return region != Region::kHeld && region != Region::kBlank; });
-    guarded([&] { policy_->clear(); });
     spare_.clear();
     last_.clear();
     in_order_ = 0;
-    for (const Slot slot : filled) {
-      blank_.push_back(slot);
-      region_[slot] = Region::kBlank;
-    }
+    for (const Slot slot : filled) region_[slot] = Region::kBlank;
+    const std::uint64_t counted = ghost_hits();
+    guarded([&] { policy_->clear(); });
+    past_ghost_hits_ = counted - policy_->ghost_hits();
+    for (const Slot slot : filled) blank_.push_back(slot);
   }
 
-  // The next n blocks in order, fewer if fewer are free. Takes spares for spare
-  // although by their turn the other copy may be gone.
-  std::vector<Slot> peek(std::size_t n) {
+  // The next n blocks in order, fewer if fewer are free.
+  std::vector<Slot> peek(std::size_t n, Residency& residency) {
+    settle_spares(n, residency);
     std::vector<Slot> out;
     const auto add = [&](const SlotList& list) {
       for (Slot slot = list.front(); slot != kNoSlot && out.size() < n; slot = list.next(slot)) out.push_back(slot);
@@ -188,11 +186,70 @@ class FreeQueue {
     return out;
   }
 
+  // ---- Change of policy; see hand_over.h. ----
+
+  // Adds what the policy knows of the slots in [first, last).
+  void copy_residents(Slot first, Slot last, std::vector<Resident>& out) const {
+    for (Slot slot = first; slot < last && slot < num_slots(); ++slot) {
+      const Key key = policy_->key_of(slot);
+      const bool evictable = region_[slot] == Region::kOrder;
+      if (key != kNoKey && (evictable || region_[slot] == Region::kHeld)) {
+        out.push_back({slot, key, released_.empty() ? 0 : released_[slot], evictable});
+      }
+    }
+  }
+  // The old policy goes on until `continue_hand_over` says that the new one is in
+  // charge. A second call replaces a hand-over that is under way.
+  void begin_hand_over(HandOverPlan plan) {
+    next_ = std::move(plan.next);
+    plan_ = std::move(plan.items);
+    placed_ = 0;
+    arrivals_.clear();
+    arrived_ = 0;
+  }
+  bool handing_over() const { return next_ != nullptr; }
+  // Does at most `budget` blocks' worth of work. True when the policy has changed.
+  bool continue_hand_over(std::size_t budget) {
+    if (next_ == nullptr) return false;
+    for (; budget > 0 && placed_ < plan_.size(); --budget, ++placed_) {
+      const HandOverPlan::Item& item = plan_[placed_];
+      const bool evictable = region_[item.slot] == Region::kOrder;
+      const bool there = evictable || region_[item.slot] == Region::kHeld;
+      if (!there || policy_->key_of(item.slot) != item.entry.key || next_->key_of(item.slot) != kNoKey) continue;
+      if (item.known) {
+        next_->place(item.slot, item.entry, evictable);
+      } else if (evictable) {
+        next_->disown(item.entry.key);  // evicted from the shadow, resident here: not a return
+        next_->insert(item.slot, item.entry.key, BlockInfo{});
+      }
+    }
+    for (; budget > 0 && arrived_ < arrivals_.size(); --budget, ++arrived_) {
+      const Slot slot = arrivals_[arrived_];
+      if (region_[slot] == Region::kOrder && next_->key_of(slot) == kNoKey) {
+        next_->insert(slot, policy_->key_of(slot), BlockInfo{});
+      }
+    }
+    if (placed_ < plan_.size() || arrived_ < arrivals_.size()) return false;
+    require(next_->size() == in_order_, "free queue: the new policy missed a block");
+    retired_ = replace_policy(std::move(next_));
+    return true;
+  }
+  // What a hand-over leaves behind: megabytes, to be freed where no one waits.
+  struct Leftovers {
+    std::unique_ptr<Policy> policy;
+    std::vector<HandOverPlan::Item> plan;
+    std::vector<Slot> arrivals;
+  };
+  Leftovers take_leftovers() { return {std::move(retired_), std::move(plan_), std::move(arrivals_)}; }
+  void abandon_hand_over() { next_ = nullptr; }
+
   void admit(const Admission& request) {
     guarded([&] { policy_->admit(request); });
+    if (next_ != nullptr) next_->admit(request);
   }
   void finish(Serial serial, std::span<const Key> cached, double now) {
     guarded([&] { policy_->finish(serial, cached, now); });
+    if (next_ != nullptr) next_->finish(serial, cached, now);
   }
   void advance(double now) {
     guarded([&] { policy_->advance(now); });
@@ -228,6 +285,51 @@ class FreeQueue {
     return slot;
   }
 
+  Slot next_victim(Residency& residency) {
+    require(size() > 0, "free queue: empty");
+    if (!blank_.empty()) return leave(blank_);
+    while (!spare_.empty()) {
+      const Slot slot = leave(spare_);
+      const Key key = residency.key(slot);
+      if (key == kNoKey || copied(slot, key, residency)) {
+        evictions_ += key != kNoKey;
+        lose(slot);
+        return slot;
+      }
+      // The other copy went first: this one counts now.
+      enter_order(slot, key, BlockInfo{});
+    }
+    if (in_order_ > 0) return victim(residency);
+    return leave(last_);
+  }
+  // Whether the content stays when this block goes. Copies that were chosen a moment
+  // ago and not dropped yet are no help.
+  bool copied(Slot slot, Key key, Residency& residency) {
+    if (!residency.duplicated(slot)) return false;
+    std::uint32_t& going = going_[key];
+    if (residency.copies(slot) <= 1 + going) return false;
+    ++going;
+    return true;
+  }
+  // Of copies that are all spare the last one counts, and enters the order: what
+  // happens when its turn comes, done early for the first n.
+  void settle_spares(std::size_t n, Residency& residency) {
+    std::unordered_map<Key, std::uint32_t> going;
+    std::size_t seen = 0;
+    for (Slot slot = spare_.front(); slot != kNoSlot && seen < n;) {
+      const Slot after = spare_.next(slot);
+      const Key key = residency.key(slot);
+      if (key != kNoKey && residency.copies(slot) <= 1 + going[key]) {
+        spare_.erase(slot);
+        enter_order(slot, key, BlockInfo{});
+      } else {
+        ++going[key];
+        ++seen;
+      }
+      slot = after;
+    }
+  }
+
   void enter_order(Slot slot, Key key, const BlockInfo& info) {
     region_[slot] = Region::kOrder;
     ++in_order_;
@@ -240,6 +342,19 @@ class FreeQueue {
         policy_->insert(slot, key, info);
       }
     });
+    if (next_ == nullptr) return;
+    const Key known = next_->key_of(slot);
+    if (known == key) {
+      next_->reinsert(slot);
+    } else {
+      if (known != kNoKey) next_->forget(slot);
+      arrivals_.push_back(slot);
+    }
+  }
+  // The block's content is gone, other than by eviction.
+  void lose(Slot slot) {
+    guarded([&] { policy_->forget(slot); });
+    if (next_ != nullptr) next_->forget(slot);
   }
 
   Slot victim(Residency& residency) {
@@ -249,11 +364,14 @@ class FreeQueue {
       require(is_ordered(victim.slot), "it chose a block that is not evictable");
     });
     if (!chosen) victim = policy_->victim();  // LRU by now
+    region_[victim.slot] = Region::kHeld;     // before the policy is asked again
+    --in_order_;
+    if (next_ != nullptr) next_->forget(victim.slot);
     const Key content = residency.key(victim.slot);
     evictions_ += content != kNoKey;
-    if (content != victim.key) {  // what the policy knew of was dropped while it was free
-      guarded([&] { policy_->disown(victim.key); });
-    }
+    // No loss: its content was dropped while it was free, or is resident elsewhere.
+    const bool lost = content == victim.key && !(order_ != Order::kUpstream && copied(victim.slot, content, residency));
+    if (!lost) guarded([&] { policy_->disown(victim.key); });
     return victim.slot;
   }
   bool is_ordered(Slot slot) const { return slot < num_slots() && region_[slot] == Region::kOrder; }
@@ -273,6 +391,7 @@ class FreeQueue {
   }
   void fall_back(const char* why) {
     failure_ = why;
+    abandon_hand_over();
     replace_policy(std::make_unique<Lru>(num_slots()));
     for (const Slot slot : slots_by_release([](Region region) { return region == Region::kOrder; })) {
       policy_->insert(slot, kNoKey, BlockInfo{});
@@ -281,7 +400,12 @@ class FreeQueue {
   // The lists of the other blocks move to the new policy's links.
   std::unique_ptr<Policy> replace_policy(std::unique_ptr<Policy> next) {
     for (SlotList* list : {&blank_, &spare_, &last_}) *list = list->copied_to(next->links());
+    if (order_ == Order::kModel) {  // whose contents the policy keeps
+      for (Slot slot = 0; slot < num_slots(); ++slot) next->set_content(slot, policy_->content(slot));
+    }
+    const std::uint64_t counted = ghost_hits();
     policy_.swap(next);
+    past_ghost_hits_ = counted - policy_->ghost_hits();
     return next;
   }
   template <typename Wanted>
@@ -290,6 +414,7 @@ class FreeQueue {
     for (Slot slot = 0; slot < num_slots(); ++slot) {
       if (wanted(region_[slot])) slots.push_back(slot);
     }
+    if (released_.empty()) return slots;
     std::sort(slots.begin(), slots.end(), [this](Slot a, Slot b) { return released_[a] < released_[b]; });
     return slots;
   }
@@ -303,8 +428,18 @@ class FreeQueue {
   std::vector<std::uint64_t> released_;  // clock of the last release, for the fall-back
   std::uint64_t clock_ = 0;
   std::uint32_t in_order_ = 0;
+  std::unordered_map<Key, std::uint32_t> going_;  // copies chosen in this batch
   std::uint64_t evictions_ = 0;
+  std::uint64_t past_ghost_hits_ = 0;  // before the last reset or change of policy
   std::string failure_;
+  // During a hand-over: the new policy, what is left to place, and the blocks that
+  // became evictable meanwhile, in order.
+  std::unique_ptr<Policy> next_;
+  std::unique_ptr<Policy> retired_;
+  std::vector<HandOverPlan::Item> plan_;
+  std::vector<Slot> arrivals_;
+  std::size_t placed_ = 0;
+  std::size_t arrived_ = 0;
 };
 
 }  // namespace eviction

@@ -44,7 +44,9 @@ class LiveQueue final : private Residency {
       throw nb::value_error(("cannot pop " + std::to_string(n) + " of " + std::to_string(queue_.size()) + " free blocks").c_str());
     }
     nb::list out = nb::steal<nb::list>(PyList_New(n));
-    for (std::int64_t i = 0; i < n; ++i) PyList_SET_ITEM(out.ptr(), i, block(queue_.pop(*this)).release().ptr());
+    Py_ssize_t at = 0;
+    queue_.pop_n(static_cast<std::size_t>(n), *this,
+                 [&](Slot slot) { PyList_SET_ITEM(out.ptr(), at++, block(slot).release().ptr()); });
     num_free_blocks -= n;
     return out;
   }
@@ -72,7 +74,7 @@ class LiveQueue final : private Residency {
   nb::list peek(std::size_t n) {
     sync();
     nb::list out;
-    for (const Slot slot : queue_.peek(n)) out.append(block(slot));
+    for (const Slot slot : queue_.peek(n, *this)) out.append(block(slot));
     return out;
   }
 
@@ -83,7 +85,7 @@ class LiveQueue final : private Residency {
   // The free blocks at the start, in vLLM's order.
   void fill(nb::list blocks) {
     for (nb::handle block : blocks) {
-      if (reader_.hash(block).is_none()) {
+      if (!queue_.follows_upstream() && reader_.hash(block).is_none()) {
         queue_.push_blank_back(reader_.slot(block));
         ++num_free_blocks;
       } else {
@@ -150,13 +152,14 @@ class LiveQueue final : private Residency {
  private:
   // Residency.
   Key key(Slot slot) override { return key_of_block_hash(reader_.hash(blocks_[slot])); }
-  bool duplicated(Slot slot) override { return map_.duplicated(reader_.hash(blocks_[slot])); }
+  bool duplicated(Slot slot) override { return copies(slot) > 1; }
+  std::uint32_t copies(Slot slot) override { return map_.copies(reader_.hash(blocks_[slot])); }
 
   nb::object block(Slot slot) const { return nb::borrow(PyList_GET_ITEM(blocks_.ptr(), slot)); }
 
   void push(nb::handle block) {
     const nb::object hash = reader_.hash(block);
-    const bool duplicated = !hash.is_none() && map_.duplicated(hash);
+    const bool duplicated = !hash.is_none() && map_.copies(hash) > 1;
     queue_.push(reader_.slot(block), key_of_block_hash(hash), BlockInfo{.depth = reader_.depth(block)}, duplicated);
     ++num_free_blocks;
   }

@@ -37,9 +37,11 @@ class PlaceList {
   Slot at(Place place) const { return slot_at_[place]; }
 
   // Gives the slot the newest place. `hand` is a place that the owner keeps; it
-  // is moved along when the places are counted anew.
+  // is moved along when the places are counted anew. A hand that has passed the
+  // newest slot starts over at the oldest: it does not wait for what arrives.
   void arrive(Slot slot, Place& hand) {
     if (next_place_ == slot_at_.size()) renumber(hand);
+    if (hand >= next_place_) hand = 0;
     place_of_[slot] = next_place_;
     slot_at_[next_place_] = slot;
     mark(next_place_++);
@@ -58,6 +60,8 @@ class PlaceList {
     if (present(slot)) step_out(slot);
     slot_at_[place_of_[slot]] = kNoSlot;
     place_of_[slot] = kNoPlace;
+    // So that `next_place_` is behind the newest slot; once for each arrival.
+    while (next_place_ > 0 && slot_at_[next_place_ - 1] == kNoSlot) --next_place_;
   }
 
   // The first present place at or after `place`, or kNoPlace.

@@ -26,6 +26,7 @@ struct Traits {
   bool needs_structure = false;  // reads BlockInfo::parent and the requests' paths
   bool needs_cost = false;       // reads BlockInfo::cost
   bool offline = false;          // knows the future: never in a live queue
+  bool moves_on_hit = false;     // without pins, a hit is a release: the block moves
   // Orders by time of release alone. Such a policy also takes blocks without a
   // key and duplicates, so that the order is vLLM's own, operation for operation.
   bool upstream_order = false;
@@ -114,12 +115,13 @@ class Policy {
   // Recomputes all sizes and walks all lists; throws BrokenInvariant.
   virtual void check() const = 0;
 
+  // Hand-over to another instance; see hand_over.h for the order of the calls.
   virtual Snapshot snapshot() const = 0;
-  // Called on a cleared instance. `evictable` in the order in which the blocks
-  // would have gone so far; `held` are blocks in use. Blocks that the snapshot
-  // does not know enter as new, ahead of those that it knows.
-  void adopt(std::span<const Slot> evictable, std::span<const Slot> held,
-             std::span<const Key> keys_by_slot, const Snapshot& snapshot);
+  // Takes over ghosts and scalars. On a cleared instance, before all blocks.
+  virtual void adopt_history(const Snapshot&) {}
+  // Puts a block that the snapshot knows in its place: at the back of its queue
+  // when it is evictable, else only what was learnt of it.
+  virtual void place(Slot slot, const Snapshot::Entry& entry, bool evictable) = 0;
 
   // ---- Observer. ----
 
@@ -134,11 +136,6 @@ class Policy {
  protected:
   // The work of `victim`, except that the slot stays known.
   virtual Slot choose() = 0;
-  // Puts one block of a snapshot in its place, at the back of its queue when it
-  // is evictable.
-  virtual void place(Slot slot, const Snapshot::Entry& entry, bool evictable) = 0;
-  // Takes over ghosts and scalars; called after all blocks are placed.
-  virtual void adopt_rest(const Snapshot&) {}
 
   void learn(Slot slot, Key key) {
     keys_[slot] = key;

@@ -63,6 +63,7 @@ class PythonPolicy final : public Policy {
     require(count == size_, "python policy: wrong size");
     if (nb::hasattr(policy_, "check")) policy_.attr("check")();
   }
+  void place(Slot, const Snapshot::Entry&, bool) override { throw std::logic_error("a Python policy cannot be handed over"); }
   Snapshot snapshot() const override { throw std::logic_error("a Python policy cannot be handed over"); }
 
   void admit(const Admission& request) override {
@@ -90,7 +91,6 @@ class PythonPolicy final : public Policy {
     if (slot < num_slots() && evictable_[slot]) set(slot, false);
     return slot;
   }
-  void place(Slot, const Snapshot::Entry&, bool) override { throw std::logic_error("a Python policy cannot be handed over"); }
 
  private:
   template <typename... Args>

@@ -37,7 +37,7 @@ class Arc final : public Policy {
         b1_(ghosts_, 1),
         b2_(ghosts_, 2) {}
 
-  Traits traits() const override { return {}; }
+  Traits traits() const override { return {.moves_on_hit = true}; }
   std::uint32_t size() const override { return t1_.size() + t2_.size(); }
   std::size_t num_ghosts() const override { return ghosts_.size(); }
   std::size_t ghost_limit() const override { return ghosts_.capacity(); }
@@ -155,6 +155,18 @@ class Arc final : public Policy {
     out.scalars = {target_};
     return out;
   }
+  void adopt_history(const Snapshot& snapshot) override {
+    // Both pools are of one size, so all ghosts fit.
+    for (const Key key : snapshot.ghosts.at(0)) b1_.add(key);
+    for (const Key key : snapshot.ghosts.at(1)) b2_.add(key);
+    target_ = snapshot.scalars.at(0);
+  }
+  void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
+    learn(slot, known.key);
+    disown(known.key);
+    state_[slot] = static_cast<std::uint8_t>((known.queue ? kT2 : 0) | (known.value ? kHit : 0));
+    if (evictable) enqueue(slot);
+  }
 
  protected:
   Slot choose() override {
@@ -170,21 +182,6 @@ class Arc final : public Policy {
     if (ghosts_.size() == c) (b2_.size() > 0 ? b2_ : b1_).trim_one();
     list.add(keys_[slot]);
     return slot;
-  }
-
-  void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
-    learn(slot, known.key);
-    state_[slot] = static_cast<std::uint8_t>((known.queue ? kT2 : 0) | (known.value ? kHit : 0));
-    if (evictable) enqueue(slot);
-  }
-  void adopt_rest(const Snapshot& snapshot) override {
-    // Both pools are of one size, so they fit.
-    for (const Key key : snapshot.ghosts.at(0)) b1_.add(key);
-    for (const Key key : snapshot.ghosts.at(1)) b2_.add(key);
-    for (Slot slot = 0; slot < num_slots(); ++slot) {
-      if (knows(slot)) disown(keys_[slot]);  // resident here, evicted there
-    }
-    target_ = snapshot.scalars.at(0);
   }
 
  private:

@@ -17,7 +17,7 @@ class Lru final : public Policy {
   explicit Lru(std::uint32_t num_slots)
       : Policy(num_slots), order_(links_), evictable_(num_slots, false) {}
 
-  Traits traits() const override { return {.prefix_safe = true, .upstream_order = true}; }
+  Traits traits() const override { return {.prefix_safe = true, .moves_on_hit = true, .upstream_order = true}; }
   std::uint32_t size() const override { return order_.size(); }
   std::size_t bytes() const override { return base_bytes() + keys_.size() / 8; }
 
@@ -53,16 +53,16 @@ class Lru final : public Policy {
     for (const Slot slot : peek(size())) out.entries.push_back({keys_[slot], 0, 0});
     return out;
   }
+  void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
+    learn(slot, entry.key);
+    if (evictable) enqueue(slot);
+  }
 
  protected:
   Slot choose() override {
     const Slot slot = order_.front();
     if (slot != kNoSlot) dequeue(slot);
     return slot;
-  }
-  void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
-    learn(slot, entry.key);
-    if (evictable) enqueue(slot);
   }
 
  private:

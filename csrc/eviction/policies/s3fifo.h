@@ -116,6 +116,15 @@ class S3Fifo final : public Policy {
     out.ghosts.push_back(ghosts_.keys());
     return out;
   }
+  void adopt_history(const Snapshot& snapshot) override {
+    for (const Key key : snapshot.ghosts.at(0)) remember(key);
+  }
+  void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
+    learn(slot, known.key);
+    ghosts_.erase(known.key);
+    state_[slot] = static_cast<std::uint8_t>((known.queue ? kMain : 0) | known.value);
+    if (evictable) enqueue(slot);
+  }
 
  protected:
   Slot choose() override {
@@ -143,18 +152,6 @@ class S3Fifo final : public Policy {
       return slot;
     }
     return kNoSlot;
-  }
-
-  void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
-    learn(slot, known.key);
-    state_[slot] = static_cast<std::uint8_t>((known.queue ? kMain : 0) | known.value);
-    if (evictable) enqueue(slot);
-  }
-  void adopt_rest(const Snapshot& snapshot) override {
-    for (const Key key : snapshot.ghosts.at(0)) remember(key);
-    for (Slot slot = 0; slot < num_slots(); ++slot) {
-      if (knows(slot)) ghosts_.erase(keys_[slot]);  // resident here, evicted there
-    }
   }
 
  private:

@@ -89,6 +89,12 @@ class Sieve final : public Policy {
     add(0, hand_);
     return out;
   }
+  void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
+    learn(slot, entry.key);
+    visited_[slot] = entry.value != 0;
+    order_.arrive(slot, hand_);
+    if (!evictable) order_.step_out(slot);
+  }
 
  protected:
   Slot choose() override {
@@ -103,13 +109,6 @@ class Sieve final : public Policy {
       visited_[slot] = false;
     }
     return kNoSlot;
-  }
-
-  void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
-    learn(slot, entry.key);
-    visited_[slot] = entry.value != 0;
-    order_.arrive(slot, hand_);
-    if (!evictable) order_.step_out(slot);
   }
 
  private:

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// What runs on traces: the pool model, the unpinned cache, the simulator.
+
+#include <nanobind/ndarray.h>
+
+#include "bindings.h"
+#include "simulator.h"
+#include "unpinned.h"
+
+namespace eviction {
+namespace {
+
+template <typename T>
+using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <typename T>
+std::span<const T> view(const Column<T>& column) {
+  return {column.data(), column.size()};
+}
+
+// Keeps the trace's arrays alive for as long as the simulator looks at them.
+struct Replay {
+  Replay(Column<double> arrivals, Column<std::uint32_t> prompt_tokens, Column<std::uint32_t> output_tokens,
+         Column<std::uint64_t> offsets, Column<Key> keys, std::uint32_t block_size, std::unique_ptr<Policy> policy,
+         ServiceModel service)
+      : arrivals(std::move(arrivals)),
+        prompt_tokens(std::move(prompt_tokens)),
+        output_tokens(std::move(output_tokens)),
+        offsets(std::move(offsets)),
+        keys(std::move(keys)),
+        simulator(checked_view(), block_size, std::move(policy), service) {}
+
+  TraceView checked_view() const {
+    const std::size_t n = arrivals.size();
+    if (prompt_tokens.size() != n || output_tokens.size() != n || offsets.size() != n + 1 ||
+        offsets.data()[n] > keys.size()) {
+      throw std::invalid_argument("the columns of the trace do not fit together");
+    }
+    return {view(arrivals), view(prompt_tokens), view(output_tokens), view(offsets), view(keys)};
+  }
+
+  Column<double> arrivals;
+  Column<std::uint32_t> prompt_tokens;
+  Column<std::uint32_t> output_tokens;
+  Column<std::uint64_t> offsets;
+  Column<Key> keys;
+  Simulator simulator;
+};
+
+nb::dict counts_of(const Replay& replay) {
+  const Simulator::Counts& counts = replay.simulator.counts();
+  nb::dict out;
+  out["requests"] = counts.requests;
+  out["query_blocks"] = counts.query_blocks;
+  out["hit_blocks"] = counts.hit_blocks;
+  out["query_tokens"] = counts.query_tokens;
+  out["hit_tokens"] = counts.hit_tokens;
+  out["refused"] = counts.refused;
+  out["waited"] = counts.waited;
+  out["free_blocks"] = counts.free_blocks;
+  return out;
+}
+
+void bind_simulator(nb::module_& module) {
+  nb::class_<ServiceModel>(module, "ServiceModel", "How long a request takes; see csrc/eviction/simulator.h.")
+      .def(
+          "__init__",
+          [](ServiceModel* self, double base, double prefill_rate, double decode_seconds, std::size_t max_running) {
+            new (self) ServiceModel{base, prefill_rate, decode_seconds, max_running};
+          },
+          "base"_a = 0.2, "prefill_rate"_a = 8000.0, "decode_seconds"_a = 0.02, "max_running"_a = 64);
+
+  nb::class_<Replay>(module, "Simulator", "Replays a trace on the pool model; see csrc/eviction/simulator.h.")
+      .def(nb::init<Column<double>, Column<std::uint32_t>, Column<std::uint32_t>, Column<std::uint64_t>, Column<Key>,
+                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel>(),
+           "arrivals"_a, "prompt_tokens"_a, "output_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a, "policy"_a,
+           "service"_a = ServiceModel{})
+      .def(
+          "attach", [](Replay& replay, ShadowSet* shadows) { replay.simulator.attach(shadows); },
+          "shadows"_a.none(), nb::keep_alive<1, 2>(), "Feed these shadows from now on.")
+      .def(
+          "run_until",
+          [](Replay& replay, double time) {
+            nb::gil_scoped_release release;
+            replay.simulator.run_until(time);
+          },
+          "time"_a, "Handle all events before `time` (seconds). Releases the GIL.")
+      .def_prop_ro("done", [](const Replay& replay) { return replay.simulator.done(); })
+      .def_prop_ro("next_time", [](const Replay& replay) { return replay.simulator.next_time(); })
+      .def_prop_ro("counts", &counts_of)
+      .def_prop_ro("evictions", [](Replay& replay) { return replay.simulator.pool().queue().evictions(); })
+      .def_prop_ro("ghost_hits", [](Replay& replay) { return replay.simulator.pool().queue().policy().ghost_hits(); })
+      .def_prop_ro("bytes", [](Replay& replay) { return replay.simulator.pool().bytes(); })
+      .def(
+          "hand_over",
+          [](Replay& replay, ShadowSet& shadows, std::size_t candidate) {
+            replay.simulator.hand_over(shadows, candidate);
+          },
+          "shadows"_a, "candidate"_a)
+      .def("check", [](Replay& replay) { replay.simulator.pool().check(); });
+}
+
+void bind_pool(nb::module_& module) {
+  nb::class_<Pool>(module, "Pool", "vLLM's block pool without data; see csrc/eviction/pool.h.")
+      .def(nb::init<std::unique_ptr<Policy>, Windows>(), "policy"_a, "windows"_a = Windows{0})
+      .def_prop_ro("num_blocks", &Pool::num_blocks)
+      .def_prop_ro("num_free", &Pool::num_free)
+      .def_prop_ro("bytes", &Pool::bytes)
+      .def("lookup", [](Pool& pool, const std::vector<Key>& keys, std::uint32_t limit) { return pool.lookup(keys, limit); },
+           "keys"_a, "limit"_a)
+      .def(
+          "admit",
+          [](Pool& pool, Serial serial, const std::vector<Key>& keys, std::uint32_t limit, std::uint32_t num_blocks,
+             double now) {
+            const Pool::Admitted admitted = pool.admit(serial, keys, limit, num_blocks, now);
+            return std::pair(admitted.hits, admitted.fits);
+          },
+          "serial"_a, "keys"_a, "limit"_a, "num_blocks"_a, "now"_a, "Return (hits, whether it fits).")
+      .def("grow", &Pool::grow, "serial"_a, "num_blocks"_a)
+      .def(
+          "finish",
+          [](Pool& pool, Serial serial, const std::vector<Key>& keys, double now) { pool.finish(serial, keys, now); },
+          "serial"_a, "keys"_a, "now"_a)
+      .def("reset", &Pool::reset)
+      .def("check", &Pool::check);
+}
+
+void bind_shadow_set(nb::module_& module) {
+  nb::class_<ShadowSet>(module, "ShadowSet", "A pool for each candidate; see csrc/eviction/shadow_set.h.")
+      .def(
+          "__init__",
+          [](ShadowSet* self, std::uint32_t num_blocks, std::uint32_t block_size,
+             const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows) {
+            std::vector<Candidate> plain;
+            for (const auto& [name, parameters] : candidates) plain.push_back({name, parameters});
+            new (self) ShadowSet(num_blocks, block_size, std::move(plain), windows);
+          },
+          "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0})
+      .def_prop_ro("query_tokens", [](ShadowSet& set) { return set.counts().query_tokens; })
+      .def_prop_ro("hit_tokens", [](ShadowSet& set) { return set.counts().hit_tokens; })
+      .def_prop_ro("requests", [](ShadowSet& set) { return set.counts().requests; })
+      .def_prop_ro("bytes", &ShadowSet::bytes)
+      .def("check", [](ShadowSet& set) {
+        for (std::size_t i = 0; i < set.size(); ++i) set.pool(i).check();
+      });
+}
+
+}  // namespace
+
+void bind_offline(nb::module_& module) {
+  bind_pool(module);
+  bind_shadow_set(module);
+  bind_simulator(module);
+  module.def(
+      "unpinned_hits",
+      [](Column<Key> keys, std::unique_ptr<Policy> policy) {
+        nb::gil_scoped_release release;
+        UnpinnedCache cache(std::move(policy));
+        std::uint64_t hits = 0;
+        for (const Key key : view(keys)) hits += cache.access(key);
+        return hits;
+      },
+      "keys"_a, "policy"_a, "Hits of a plain cache with as many entries as the policy has slots, key by key.");
+}
+
+}  // namespace eviction

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+
+#include "pool.h"
+
+#include <algorithm>
+
+namespace eviction {
+
+// Leaves the slots of the hits in `found_`, kNoSlot for all other keys. A window's
+// blocks ahead of its part of the hit are not looked up.
+std::uint32_t Pool::locate(std::span<const Key> keys, std::uint32_t limit) {
+  const std::size_t groups = windows_.size();
+  const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
+  found_.assign(keys.size(), kNoSlot);
+  std::uint32_t hits = std::min(length, limit);
+  bool sliding = false;
+  for (std::size_t group = 0; group < groups; ++group) {
+    if (windows_[group] != 0) {
+      sliding = true;
+      continue;
+    }
+    Slot* const found = found_.data() + group * length;
+    std::uint32_t prefix = 0;
+    while (prefix < hits && (found[prefix] = find(keys[group * length + prefix])) != kNoSlot) ++prefix;
+    hits = prefix;
+  }
+  // A window serves a prefix when the window's blocks at its end are there: walk
+  // back until every sliding group agrees.
+  for (bool agreed = !sliding; !agreed && hits > 0;) {
+    agreed = true;
+    for (std::size_t group = 0; group < groups; ++group) {
+      std::uint32_t run = 0;
+      while (run < std::min(windows_[group], hits)) {
+        const std::size_t at = group * length + hits - 1 - run;
+        found_[at] = find(keys[at]);
+        if (found_[at] != kNoSlot) {
+          ++run;
+          continue;
+        }
+        hits -= run + 1;
+        run = 0;
+        agreed = false;
+      }
+    }
+  }
+  for (std::size_t group = 0; group < groups; ++group) {
+    const std::uint32_t first = windows_[group] == 0 || hits <= windows_[group] ? 0 : hits - windows_[group];
+    Slot* const found = found_.data() + group * length;
+    std::fill(found, found + first, kNoSlot);
+    std::fill(found + hits, found + length, kNoSlot);
+  }
+  return hits;
+}
+
+Pool::Admitted Pool::admit(Serial serial, std::span<const Key> keys, std::uint32_t limit, std::uint32_t num_blocks,
+                           double now) {
+  const std::size_t groups = windows_.size();
+  const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
+  const std::uint32_t hits = locate(keys, limit);
+  num_blocks = std::max(num_blocks, length);
+
+  std::size_t wanted = 0;
+  for (const Slot slot : found_) wanted += slot != kNoSlot && held_by_[slot] == 0;
+  for (const std::uint32_t window : windows_) {
+    wanted += window == 0 ? num_blocks - hits : std::min(num_blocks - hits, window);
+  }
+  if (wanted > num_free()) return {hits, false};
+
+  std::vector<Running>& request = running_[serial];
+  request.resize(groups);
+  for (std::size_t group = 0; group < groups; ++group) {
+    Running& run = request[group];
+    run.first = windows_[group] == 0 || hits <= windows_[group] ? 0 : hits - windows_[group];
+    for (std::uint32_t i = run.first; i < hits; ++i) {
+      const Slot slot = found_[group * length + i];
+      hold(slot);
+      run.slots.push_back(slot);
+    }
+  }
+  for (std::size_t group = 0; group < groups; ++group) {
+    const std::uint32_t window = windows_[group];
+    Running& run = request[group];
+    std::uint32_t start = hits;
+    std::uint32_t end = num_blocks;
+    if (window != 0) {
+      // Blocks between the hits and the prompt's last window come and go during
+      // the prefill; they have no content and leave no trace.
+      if (length > window) start = std::max(hits, length - window);
+      end = std::min(num_blocks, std::max(start + window, length));
+      if (start > hits) {
+        for (std::size_t i = run.slots.size(); i-- > 0;) release(run.slots[i]);
+        std::fill_n(found_.begin() + static_cast<std::ptrdiff_t>(group * length), length, kNoSlot);
+        run.slots.clear();
+        run.first = start;
+      }
+    }
+    for (std::uint32_t i = start; i < end; ++i) {
+      const Slot slot = allocate();
+      if (i < length) fill(slot, keys[group * length + i]);
+      run.slots.push_back(slot);
+    }
+    run.filled = length;
+  }
+  queue_.admit({serial, keys, found_, now});
+  return {hits, true};
+}
+
+void Pool::grow(Serial serial, std::uint32_t num_blocks) {
+  const auto found = running_.find(serial);
+  if (found == running_.end()) return;
+  for (std::size_t group = 0; group < windows_.size(); ++group) {
+    Running& run = found->second[group];
+    const std::uint32_t window = windows_[group];
+    while (run.first + run.slots.size() < num_blocks && num_free() > 0) {
+      run.slots.push_back(allocate());
+      if (window != 0 && run.slots.size() > window + 1) {
+        release(run.slots.front());
+        run.slots.erase(run.slots.begin());
+        ++run.first;
+      }
+    }
+  }
+}
+
+void Pool::finish(Serial serial, std::span<const Key> keys, double now) {
+  const auto found = running_.find(serial);
+  if (found == running_.end()) return;
+  const std::size_t groups = windows_.size();
+  const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
+  for (std::size_t group = 0; group < groups; ++group) {
+    Running& run = found->second[group];
+    const std::uint32_t end = std::min<std::uint32_t>(length, run.first + static_cast<std::uint32_t>(run.slots.size()));
+    for (std::uint32_t i = std::max(run.filled, run.first); i < end; ++i) {
+      fill(run.slots[i - run.first], keys[group * length + i]);
+    }
+  }
+  queue_.finish(serial, keys, now);
+  for (Running& run : found->second) {
+    for (std::size_t i = run.slots.size(); i-- > 0;) release(run.slots[i]);
+  }
+  running_.erase(found);
+}
+
+void Pool::reset() {
+  index_.clear();
+  copies_.clear();
+  queue_.reset();
+  for (Slot slot = 0; slot < num_blocks(); ++slot) policy_of().set_content(slot, kNoKey);
+  for (auto& [serial, request] : running_) {
+    // What a running request has already computed stays unfindable.
+    for (Running& run : request) run.filled = run.first + static_cast<std::uint32_t>(run.slots.size());
+  }
+}
+
+Slot Pool::allocate() {
+  const Slot slot = queue_.pop(*this);
+  empty(slot);
+  held_by_[slot] = 1;
+  return slot;
+}
+
+void Pool::fill(Slot slot, Key key) {
+  policy_of().set_content(slot, key);
+  if (find(key) == kNoSlot) {
+    index_.insert(key, slot);
+  } else {
+    copies_[key].push_back(slot);
+  }
+}
+
+void Pool::empty(Slot slot) {
+  const Key key = policy_of().content(slot);
+  if (key == kNoKey) return;
+  const auto copies = copies_.find(key);
+  if (find(key) == slot) {
+    index_.erase(key, [this](std::uint32_t at) { return policy_of().content(at); });
+    if (copies != copies_.end()) {
+      index_.insert(key, copies->second.front());
+      copies->second.erase(copies->second.begin());
+    }
+  } else if (copies != copies_.end()) {
+    std::erase(copies->second, slot);
+  }
+  if (copies != copies_.end() && copies->second.empty()) copies_.erase(copies);
+  policy_of().set_content(slot, kNoKey);
+}
+
+void Pool::hold(Slot slot) {
+  if (held_by_[slot]++ == 0) queue_.take(slot);
+}
+
+void Pool::release(Slot slot) {
+  if (--held_by_[slot] > 0) return;
+  const Key key = policy_of().content(slot);
+  if (key == kNoKey) {
+    queue_.push_blank(slot);
+  } else {
+    queue_.push(slot, key, BlockInfo{}, duplicated(slot));
+  }
+}
+
+void Pool::check() const {
+  std::vector<std::uint16_t> held(num_blocks(), 0);
+  for (const auto& [serial, request] : running_) {
+    for (const Running& run : request) {
+      for (const Slot slot : run.slots) ++held[slot];
+    }
+  }
+  for (Slot slot = 0; slot < num_blocks(); ++slot) {
+    require(held[slot] == held_by_[slot], "pool: a block is held by other requests than it says");
+    require((held[slot] == 0) == queue_.contains(slot), "pool: a block is neither held nor free");
+    const Key key = policy_of().content(slot);
+    if (key == kNoKey) continue;
+    const Slot oldest = find(key);
+    require(oldest != kNoSlot, "pool: a content cannot be found");
+    if (oldest == slot) continue;
+    const auto copies = copies_.find(key);
+    require(copies != copies_.end() && std::count(copies->second.begin(), copies->second.end(), slot) == 1,
+            "pool: a second copy is not known");
+  }
+  queue_.check();
+}
+
+}  // namespace eviction

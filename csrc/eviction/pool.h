@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// vLLM's block pool without data: which blocks are held, which content each has,
+// and in what order the free ones go. Fed by what the engine does it is a shadow
+// of it under another policy; fed by a trace it is the simulator's engine. The
+// free blocks are ordered by the same FreeQueue as the live ones.
+//
+// A request is given the longest cached prefix and blocks for the rest; prompt
+// blocks can be found by others from its admission on, output blocks once they are
+// reported; everything is released at its end, tail first. As in vLLM, two blocks
+// may hold the same content: the older one is found.
+//
+// A model with several KV-cache groups has a pool that all groups share. A hit
+// needs the prefix in every group; a group with a sliding window needs, and
+// holds, only the blocks of the window. (vLLM frees a window's blocks as they fall
+// out of it, without a hash unless they end a prompt; the model holds the last
+// window of the prompt and then moves with the output.)
+#pragma once
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "free_queue.h"
+#include "key_index.h"
+
+namespace eviction {
+
+// Blocks of its window for each KV-cache group; 0 keeps every block.
+using Windows = std::vector<std::uint32_t>;
+
+class Pool final : private Residency {
+ public:
+  Pool(std::unique_ptr<Policy> policy, Windows windows = {0})
+      : windows_(std::move(windows)),
+        index_(policy->num_slots()),
+        held_by_(policy->num_slots(), 0),
+        queue_(std::move(policy), FreeQueue::Order::kModel) {
+    for (Slot slot = 0; slot < queue_.num_slots(); ++slot) {
+      policy_of().set_content(slot, kNoKey);
+      queue_.push_blank_back(slot);
+    }
+  }
+
+  std::uint32_t num_blocks() const { return queue_.num_slots(); }
+  std::uint32_t num_free() const { return queue_.size(); }
+  std::size_t num_groups() const { return windows_.size(); }
+  std::size_t bytes() const {
+    return queue_.bytes() + index_.bytes() + held_by_.size() * sizeof(held_by_[0]);
+  }
+  FreeQueue& queue() { return queue_; }
+  const FreeQueue& queue() const { return queue_; }
+
+  // Blocks of the longest cached prefix that every group can serve, at most `limit`.
+  // `keys`: the prompt's, one group after the other, the same number for each.
+  std::uint32_t lookup(std::span<const Key> keys, std::uint32_t limit) { return locate(keys, limit); }
+
+  // Admits a request that will hold `num_blocks` blocks of each group (its window
+  // where it has one). Returns the number of blocks hit, as `lookup` says; false
+  // in `fits` when the free blocks do not suffice, and then nothing has changed.
+  struct Admitted {
+    std::uint32_t hits;
+    bool fits;
+  };
+  Admitted admit(Serial serial, std::span<const Key> keys, std::uint32_t limit, std::uint32_t num_blocks, double now);
+
+  // The request holds more blocks by now. Takes what there is when too few are free.
+  void grow(Serial serial, std::uint32_t num_blocks);
+
+  // The request ends. `keys`: of all blocks that it filled, as for `lookup`; those
+  // that were not known at its admission get their content now.
+  void finish(Serial serial, std::span<const Key> keys, double now);
+
+  // The prefix cache was reset: no content is left, requests keep their blocks.
+  void reset();
+
+  void check() const;
+
+ private:
+  // What a request holds of one group.
+  struct Running {
+    std::uint32_t first;      // blocks at the prompt's start that a window left out
+    std::uint32_t filled;     // blocks with content, counted from the prompt's start
+    std::vector<Slot> slots;  // slots[i] is block first + i
+  };
+
+  Policy& policy_of() { return queue_.policy(); }
+  const Policy& policy_of() const { return queue_.policy(); }
+  Slot find(Key key) const {
+    return index_.find(key, [this](std::uint32_t slot) { return policy_of().content(slot); });
+  }
+
+  std::uint32_t locate(std::span<const Key> keys, std::uint32_t limit);
+
+  // Residency.
+  Key key(Slot slot) override { return policy_of().content(slot); }
+  bool duplicated(Slot slot) override { return copies_.contains(policy_of().content(slot)); }
+
+  Slot allocate();
+  void fill(Slot slot, Key key);
+  void empty(Slot slot);
+  void hold(Slot slot);
+  void release(Slot slot);
+
+  Windows windows_;
+  KeyIndex index_;                                  // content to its oldest block
+  std::unordered_map<Key, std::vector<Slot>> copies_;  // the other blocks of a content
+  std::vector<std::uint16_t> held_by_;              // requests that hold a block
+  FreeQueue queue_;
+  std::unordered_map<Serial, std::vector<Running>> running_;  // one for each group
+  std::vector<Slot> found_;                         // scratch: a slot for each key of a prompt
+};
+
+}  // namespace eviction

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// Replays a trace on the pool model with a model of service time: requests arrive,
+// wait in order, are admitted while there is room, hold their blocks for as long as
+// prefill and decoding take, and release them. Offline only.
+//
+// The blocks of the output are taken at the admission, as if reserved: growing step
+// by step would change when a victim is chosen by seconds, and bring preemption,
+// which is vLLM's answer to an overload that a cache study does not want.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "pool.h"
+#include "shadow_set.h"
+
+namespace eviction {
+
+// Columns, one entry for each request, in order of arrival.
+struct TraceView {
+  std::span<const double> arrivals;               // seconds
+  std::span<const std::uint32_t> prompt_tokens;
+  std::span<const std::uint32_t> output_tokens;
+  std::span<const std::uint64_t> offsets;         // one more than requests; into `keys`
+  std::span<const Key> keys;                      // full blocks of prompt and output
+};
+
+struct ServiceModel {
+  double base = 0.2;                 // seconds a request takes at least
+  double prefill_rate = 8000.0;      // prompt tokens a second that are computed
+  double decode_seconds = 0.02;      // a token
+  std::size_t max_running = 64;
+};
+
+class Simulator {
+ public:
+  struct Counts {
+    std::uint64_t requests = 0;      // admitted
+    std::uint64_t query_blocks = 0;  // full blocks of prompts
+    std::uint64_t hit_blocks = 0;
+    std::uint64_t query_tokens = 0;
+    std::uint64_t hit_tokens = 0;
+    std::uint64_t refused = 0;       // larger than the whole pool
+    double waited = 0.0;             // seconds, all requests together
+    double free_blocks = 0.0;        // summed over admissions
+  };
+
+  Simulator(TraceView trace, std::uint32_t block_size, std::unique_ptr<Policy> policy, ServiceModel service)
+      : trace_(trace), block_size_(block_size), service_(service), pool_(std::move(policy)) {}
+
+  // Shadows that are fed from now on, or null. Not owned.
+  void attach(ShadowSet* shadows) { shadows_ = shadows; }
+  // Admitted prompts' keys are appended to it, or null. Not owned.
+  void record(std::vector<Key>* keys) { recorded_ = keys; }
+
+  bool done() const { return next_ == trace_.arrivals.size() && running_.empty() && waiting_.empty(); }
+  // The time of the next event; infinity when done.
+  double next_time() const;
+  // Handles all events before `time`.
+  void run_until(double time);
+
+  // Puts the policy of a shadow in charge, with its order.
+  void hand_over(ShadowSet& shadows, std::size_t candidate);
+
+  const Counts& counts() const { return counts_; }
+  Pool& pool() { return pool_; }
+
+ private:
+  struct End {
+    double time;
+    std::size_t request;
+    bool operator>(const End& other) const {
+      return time != other.time ? time > other.time : request > other.request;
+    }
+  };
+
+  std::span<const Key> keys_of(std::size_t request, std::uint32_t blocks) const {
+    return trace_.keys.subspan(trace_.offsets[request], blocks);
+  }
+  std::uint32_t all_blocks(std::size_t request) const {
+    return static_cast<std::uint32_t>(trace_.offsets[request + 1] - trace_.offsets[request]);
+  }
+  void admit_waiting(double now);
+
+  TraceView trace_;
+  std::uint32_t block_size_;
+  ServiceModel service_;
+  Pool pool_;
+  ShadowSet* shadows_ = nullptr;
+  std::vector<Key>* recorded_ = nullptr;
+  std::size_t next_ = 0;
+  std::deque<std::size_t> waiting_;
+  std::priority_queue<End, std::vector<End>, std::greater<End>> running_;
+  Counts counts_;
+};
+
+}  // namespace eviction
