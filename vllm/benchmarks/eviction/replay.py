@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Replays a trace on the pool model, under one policy or under `adaptive`."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vllm._eviction_C import (
+    ServiceModel,
+    ShadowSet,
+    Simulator,
+    make_policy,
+    unpinned_hits,
+)
+from vllm.benchmarks.eviction.trace import Trace
+from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.registry import get_policy
+from vllm.v1.core.eviction.rules import Counts, CountsSince, Decision, Rule
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy with its parameters.
+
+    Attributes:
+        name: A registered policy.
+        config: As in `--eviction-config`.
+
+    """
+
+    name: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def native(self) -> tuple[str, dict[str, float]]:
+        """What the C++ core makes it from."""
+        parameters = asdict(parse_config(self.name, self.config))
+        return self.name, {key: float(value) for key, value in parameters.items()}
+
+
+@dataclass
+class Result:
+    """Of one replay.
+
+    Attributes:
+        hit_rate: Prefix hits over full prompt blocks, 0 to 1.
+        query_blocks: The denominator.
+        hit_blocks: The numerator.
+        requests: Admitted.
+        refused: Larger than the pool.
+        mean_wait: Seconds that a request waited for room.
+        evictions: Blocks.
+        switches: (seconds, name) of each change of policy.
+        decisions: Of the rule, under `adaptive`.
+
+    """
+
+    hit_rate: float
+    query_blocks: int
+    hit_blocks: int
+    requests: int
+    refused: int
+    mean_wait: float
+    evictions: int
+    switches: list[tuple[float, str]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+def replay(
+    trace: Trace,
+    num_blocks: int,
+    policy: Candidate,
+    service: ServiceModel | None = None,
+) -> Result:
+    """Replay under one policy throughout."""
+    simulator = _simulator(trace, num_blocks, policy, service)
+    simulator.run_until(math.inf)
+    return _result(simulator)
+
+
+def replay_adaptive(
+    trace: Trace,
+    num_blocks: int,
+    candidates: Sequence[Candidate],
+    make_rule: Callable[[int, float], Rule],
+    service: ServiceModel | None = None,
+) -> Result:
+    """Replay under `adaptive`; the first candidate is live at the start.
+
+    Args:
+        trace: Requests.
+        num_blocks: Blocks of the pool.
+        candidates: At least two.
+        make_rule: Called with the number of candidates and the time.
+        service: Of time; the default is the one of the workloads.
+
+    """
+    start = float(trace.arrivals[0]) if len(trace) else 0.0
+    rule = make_rule(len(candidates), start)
+    simulator = _simulator(trace, num_blocks, candidates[0], service)
+    shadows = ShadowSet(
+        num_blocks, trace.block_size, [candidate.native() for candidate in candidates]
+    )
+    simulator.attach(shadows)
+    since = CountsSince()
+    window = _WindowReplay(trace, candidates) if rule.reads_replay else None
+    live = 0
+    switches: list[tuple[float, str]] = []
+    decisions = []
+    while not simulator.done:
+        now = rule.next_decision
+        simulator.run_until(now)
+        if simulator.done:
+            break
+        if window is not None:
+            counts = window.counts(simulator.counts)
+        else:
+            counts = since.take(shadows.query_tokens, shadows.hit_tokens)
+        decision = rule.decide(now, live, counts)
+        decisions.append(decision)
+        if decision.choice != live:
+            live = decision.choice
+            simulator.hand_over(shadows, live)
+            switches.append((now, candidates[live].name))
+    result = _result(simulator)
+    result.switches = switches
+    result.decisions = decisions
+    return result
+
+
+class _WindowReplay:
+    """What WAKMan counts at a boundary: a cold replay of the window's hashes."""
+
+    def __init__(self, trace: Trace, candidates: Sequence[Candidate]):
+        self._trace = trace
+        self._candidates = candidates
+        self._blocks = trace.prompt_blocks
+        self._requests = 0
+        self._free_blocks = 0.0
+
+    def counts(self, totals: dict[str, Any]) -> Counts:
+        # Requests are admitted in order of arrival.
+        first, last = self._requests, totals["requests"] + totals["refused"]
+        if last == first:
+            return Counts(0, (0,) * len(self._candidates))
+        offsets = self._trace.offsets
+        keys = np.concatenate(
+            [
+                self._trace.keys[offsets[i] : offsets[i] + self._blocks[i]]
+                for i in range(first, last)
+            ]
+        )
+        free = (totals["free_blocks"] - self._free_blocks) / (last - first)
+        self._requests, self._free_blocks = last, totals["free_blocks"]
+        hits = []
+        for candidate in self._candidates:
+            name, parameters = candidate.native()
+            policy = make_policy(name, max(1, int(free)), parameters)
+            hits.append(unpinned_hits(keys, policy))
+        return Counts(len(keys), tuple(hits))
+
+
+def _simulator(
+    trace: Trace, num_blocks: int, policy: Candidate, service: ServiceModel | None
+) -> Simulator:
+    parameters = parse_config(policy.name, policy.config)
+    return Simulator(
+        trace.arrivals,
+        trace.prompt_tokens,
+        trace.output_tokens,
+        trace.offsets,
+        trace.keys,
+        trace.block_size,
+        get_policy(policy.name).make(num_blocks, parameters),
+        service or ServiceModel(),
+    )
+
+
+def _result(simulator: Simulator) -> Result:
+    counts = simulator.counts
+    queries = counts["query_blocks"]
+    return Result(
+        hit_rate=counts["hit_blocks"] / queries if queries else 0.0,
+        query_blocks=queries,
+        hit_blocks=counts["hit_blocks"],
+        requests=counts["requests"],
+        refused=counts["refused"],
+        mean_wait=counts["waited"] / max(1, counts["requests"]),
+        evictions=simulator.evictions,
+    )
