@@ -40,18 +40,24 @@ def unbound(source: str, scope: str, inserted: str) -> list[str]:
 
 
 def _names_read(tree: ast.AST) -> set[str]:
-    """Names loaded outside of nested functions, which have their own parameters."""
-    names: set[str] = set()
+    """Names that the source reads and does not bind itself.
+
+    Nested functions are left out: they have parameters of their own.
+    """
+    read: set[str] = set()
+    bound: set[str] = set()
     queue: list[ast.AST] = [tree]
     while queue:
         node = queue.pop()
-        if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        if isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+        ):
             queue.extend(getattr(node, "decorator_list", []))
             continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         queue.extend(ast.iter_child_nodes(node))
-    return names
+    return read - bound
 
 
 def _is_global(module: symtable.SymbolTable, name: str) -> bool:

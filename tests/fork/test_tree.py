@@ -63,7 +63,8 @@ def test_a_name_that_upstream_no_longer_has_is_a_failure(code):
 
 
 @pytest.mark.parametrize(
-    "code", ["len(a)\n", "late = f\nlate(a)\n", "import m\n\nm.x()\n"]
+    "code",
+    ["len(a)\n", "b = [x for x in a]\n", "late = f\nlate(a)\n", "import m\n\nm.x()\n"],
 )
 def test_parameters_locals_globals_and_builtins_are_known(code):
     edit_tree(tree(x=SOURCE), [EditedFile(("x.py",), (insert(code),))]).require()
