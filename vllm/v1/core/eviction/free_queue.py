@@ -42,23 +42,23 @@ class PolicyFreeQueue(LiveQueue):
         return self.peek(len(self))
 
     def iter_blocks_after(self, cursor: KVCacheBlock | None) -> Iterator[KVCacheBlock]:
-        """Free blocks in the order of their reuse, from behind the cursor.
+        """Free blocks in the order of their reuse.
 
-        A cursor that is not free any more starts from the front: looking at a
-        block twice is harmless, skipping one is not. The queue must not change
-        while it is iterated over.
+        Each walk starts at the front, wherever the last one stopped: in upstream's
+        order nothing new comes to stand before the cursor, in a policy's it does,
+        and would be evicted unseen. Callers skip what they have seen and stop
+        after as many blocks as may be needed soon. The queue must not change while
+        it is iterated over.
+
+        Args:
+            cursor: The block that was seen last; not used.
+
         """
-        # Look ahead in growing steps, because callers stop early.
         seen = 0
-        ahead = 64
-        waiting_for = cursor if cursor is not None and cursor in self else None
+        ahead = 64  # in growing steps, because callers stop early
         while seen < len(self):
             blocks = self.peek(ahead)
-            for block in blocks[seen:]:
-                if waiting_for is None:
-                    yield block
-                elif block is waiting_for:
-                    waiting_for = None
+            yield from blocks[seen:]
             seen = len(blocks)
             ahead *= 4
 

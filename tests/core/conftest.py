@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The live queue under upstream's real classes, without an engine or a model.
+
+Every test takes the policies from the registry, so that a new one is held to the
+same contract, and a policy in Python stands among them.
+"""
+
+import os
+from collections.abc import Iterator
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # each reset logs a line
+
+import pytest
+from hypothesis import HealthCheck, settings
+from vllm.utils.hashing import sha256
+from vllm.v1.core.eviction.registry import (
+    DEFAULT_POLICY,
+    get_policy,
+    policy_names,
+    register_policy,
+    unregister_policy,
+)
+from vllm.v1.core.kv_cache_utils import init_none_hash
+
+PYTHON_FIFO = "test-fifo"
+
+# Fuzzing finds a new fault at any time, but a failing test must fail again.
+settings.register_profile(
+    "eviction",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("eviction")
+
+
+def _remembers(name: str) -> bool:
+    spec = get_policy(name)
+    return spec.make(8, spec.config()).ghost_limit > 0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Fixtures of names: every `policy`, a `chooser` is one that is not LRU, a
+    `rememberer` one that keeps ghosts."""
+    names = [*policy_names(), PYTHON_FIFO]
+    groups = {
+        "policy": names,
+        "chooser": [name for name in names if name != DEFAULT_POLICY],
+        "rememberer": [name for name in policy_names() if _remembers(name)],
+    }
+    for fixture, members in groups.items():
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, members)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _python_policy() -> Iterator[None]:
+    register_policy(PYTHON_FIFO, "vllm.v1.core.eviction.policy", "Fifo")
+    yield
+    unregister_policy(PYTHON_FIFO)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _root_of_all_hashes() -> None:
+    init_none_hash(sha256)
