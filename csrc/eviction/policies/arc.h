@@ -11,8 +11,9 @@
 //   blocks at once, so the special case "|T1| = p and the request is for a ghost
 //   of B2" cannot be told; a tie evicts from T2.
 // - |T1| and |T2| count evictable blocks; those in use cannot be evicted.
-// - The ghosts together are bounded by the pool's size c. In the paper it is 2c
-//   less what is resident, which is c as well when the cache is full.
+// - The ghosts together are bounded by the pool's size c, and by one more between
+//   an eviction and the next insertion. In the paper the bound is 2c less what is
+//   resident, which is c as well when the cache is full.
 // - A ghost that is asked for moves p at the admission of the request, and leaves
 //   its list when the recomputed block is released: into T2, as in the paper.
 // - A block goes to T2 when it comes back after a request hit it; a pin that is
@@ -33,7 +34,7 @@ class Arc final : public Policy {
         t1_(links_),
         t2_(links_),
         state_(num_slots, 0),
-        ghosts_(num_slots),
+        ghosts_(static_cast<std::size_t>(num_slots) + 1),
         b1_(ghosts_, 1),
         b2_(ghosts_, 2) {}
 
@@ -121,6 +122,7 @@ class Arc final : public Policy {
     require(queued == size(), "arc: an evictable block is in no list");
     b1_.check();
     b2_.check();
+    require(t1_.size() + b1_.size() <= num_slots(), "arc: T1 and B1 are too long");
     require(num_ghosts() <= ghost_limit(), "arc: too many ghosts");
     require(target_ >= 0.0 && target_ <= num_slots(), "arc: the target left its range");
   }
@@ -173,14 +175,10 @@ class Arc final : public Policy {
     if (size() == 0) return kNoSlot;
     const bool from_t1 = evict_t1(t1_.size(), t2_.size());
     const Slot slot = from_t1 ? t1_.front() : t2_.front();
+    make_room_for_ghost();
     dequeue(slot);
     state_[slot] = 0;
-    // |T1| + |B1| <= c, and |B1| + |B2| <= c.
-    const std::size_t c = num_slots();
-    GhostList& list = from_t1 ? b1_ : b2_;
-    b1_.trim(c - std::min<std::size_t>(c, t1_.size() + (from_t1 ? 1 : 0)));
-    if (ghosts_.size() == c) (b2_.size() > 0 ? b2_ : b1_).trim_one();
-    list.add(keys_[slot]);
+    (from_t1 ? b1_ : b2_).add(keys_[slot]);
     return slot;
   }
 
@@ -197,12 +195,26 @@ class Arc final : public Policy {
   }
   void favour_recency() { target_ = std::min<double>(num_slots(), target_ + ratio(b2_.size(), b1_.size())); }
   void favour_frequency() { target_ = std::max(0.0, target_ - ratio(b1_.size(), b2_.size())); }
+  // The paper's |T1| + |B1| <= c, and <= 2c for all four lists, which leaves c for
+  // the ghosts of a full cache. Kept when a block comes in, as in its case IV: a
+  // request for a ghost must not cost another one.
+  void bound_ghosts() {
+    b1_.trim(num_slots() - t1_.size());
+    b2_.trim(num_slots() - b1_.size());
+  }
+  // Several blocks can go before one comes in: then the list of case IV pays.
+  void make_room_for_ghost() {
+    if (ghosts_.size() < ghosts_.capacity()) return;
+    const bool l1_is_full = b1_.size() > 0 && t1_.size() + b1_.size() >= num_slots();
+    (l1_is_full || b2_.size() == 0 ? b1_ : b2_).trim_one();
+  }
   Snapshot::Entry entry(Slot slot) const {
     return {keys_[slot], (state_[slot] & kT2) ? 1u : 0u, (state_[slot] & kHit) ? 1u : 0u};
   }
   void enqueue(Slot slot) {
     (state_[slot] & kT2 ? t2_ : t1_).push_back(slot);
     state_[slot] |= kQueued;
+    bound_ghosts();
   }
   void dequeue(Slot slot) {
     (state_[slot] & kT2 ? t2_ : t1_).erase(slot);

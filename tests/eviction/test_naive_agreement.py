@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The C++ policies choose as the naive models do, event for event.
+
+Pools are tiny, so that all corners are met: a small queue of one, a hand at the
+end of its list, ghost lists that are full.
+"""
+
+from typing import Any
+
+import pytest
+from event_pool import EventPool, event_lists
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from naive_models import MODELS, NaiveS3Fifo
+from vllm._eviction_C import make_policy, native_policies
+
+
+def agree(pool: EventPool, events: list[tuple[str, int]]) -> None:
+    native, naive = pool.policies
+    try:
+        for event, number in events:
+            pool.step(event, number)
+            native.check()
+            assert native.num_ghosts == len(naive.ghosts())
+            assert native.ghost_hits == naive.ghost_hits
+        while pool.victim() is not None:  # the whole order, not just its head
+            native.check()
+    finally:
+        note(f"{pool.num_slots} slots: {pool.log}")
+
+
+def test_every_native_policy_has_a_naive_model():
+    assert sorted(MODELS) == native_policies()
+
+
+@pytest.mark.parametrize("hit_in_place", [False, True], ids=["pinned", "unpinned"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_same_victims(name: str, hit_in_place: bool):
+    @settings(max_examples=500, deadline=None)
+    @given(num_slots=st.integers(1, 12), events=event_lists())
+    def run(num_slots: int, events: list[tuple[str, int]]):
+        subjects: list[Any] = [make_policy(name, num_slots), MODELS[name](num_slots)]
+        pool = EventPool(num_slots, *subjects, hit_in_place=hit_in_place)
+        agree(pool, events)
+
+    run()
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    num_slots=st.integers(1, 12),
+    small_ratio=st.sampled_from([0.01, 0.1, 0.34, 0.5, 0.99]),
+    ghost_ratio=st.sampled_from([0.0, 0.3, 0.9, 1.0, 6.0]),
+    promotion=st.integers(1, 3),
+    events=event_lists(),
+)
+def test_same_victims_of_s3fifo_with_any_parameters(
+    num_slots: int,
+    small_ratio: float,
+    ghost_ratio: float,
+    promotion: int,
+    events: list[tuple[str, int]],
+):
+    parameters = {
+        "small_ratio": small_ratio,
+        "ghost_ratio": ghost_ratio,
+        "promotion": promotion,
+    }
+    native: Any = make_policy("s3fifo", num_slots, parameters)
+    agree(EventPool(num_slots, native, NaiveS3Fifo(num_slots, **parameters)), events)
