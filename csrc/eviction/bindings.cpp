@@ -160,10 +160,19 @@ void bind_queue(nb::module_& module) {
       .def("prepend_n", &LiveQueue::prepend_n, "blocks"_a)
       .def("peek", &LiveQueue::peek, "n"_a)
       .def("fill", &LiveQueue::fill, "blocks"_a)
-      .def("admit", &LiveQueue::admit, "serial"_a, "groups"_a, "now"_a)
+      .def(
+          "attach", [](LiveQueue& live, ShadowHost* shadows) { live.attach(shadows); }, "shadows"_a.none(),
+          nb::keep_alive<1, 2>())
+      .def("admit", &LiveQueue::admit, "serial"_a, "groups"_a, "prompt_tokens"_a, "num_blocks"_a, "now"_a)
+      .def("grow", &LiveQueue::grow, "serial"_a, "num_blocks"_a)
       .def("finish", &LiveQueue::finish, "serial"_a, "groups"_a, "now"_a)
       .def("advance", &LiveQueue::advance, "now"_a)
       .def("sync", &LiveQueue::sync)
+      .def("copy_residents", &LiveQueue::copy_residents, "first"_a, "count"_a)
+      .def("ask_for_plan", &LiveQueue::ask_for_plan, "candidate"_a)
+      .def("begin_hand_over", &LiveQueue::begin_hand_over)
+      .def("continue_hand_over", &LiveQueue::continue_hand_over, "budget"_a)
+      .def("use_lru", &LiveQueue::use_lru, "why"_a)
       .def("__len__", [](LiveQueue& live) { return live.queue().size(); })
       .def("__contains__", &LiveQueue::contains, "block"_a)
       .def("check", &LiveQueue::check)
@@ -184,6 +193,7 @@ NB_MODULE(_eviction_C, module) {
   // A server that exits with its engine alive leaks nothing that matters.
   nanobind::set_leak_warnings(false);
   eviction::bind_policy(module);
+  eviction::bind_shadow_host(module);
   eviction::bind_queue(module);
   eviction::bind_offline(module);
 }

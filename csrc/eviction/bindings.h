@@ -19,5 +19,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 void bind_offline(nb::module_& module);
+void bind_shadow_host(nb::module_& module);
 
 }  // namespace eviction

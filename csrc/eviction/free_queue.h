@@ -243,6 +243,16 @@ class FreeQueue {
   Leftovers take_leftovers() { return {std::move(retired_), std::move(plan_), std::move(arrivals_)}; }
   void abandon_hand_over() { next_ = nullptr; }
 
+  // LRU order by time of release takes over, for good.
+  void fall_back(const char* why) {
+    failure_ = why;
+    abandon_hand_over();
+    replace_policy(std::make_unique<Lru>(num_slots()));
+    for (const Slot slot : slots_by_release([](Region region) { return region == Region::kOrder; })) {
+      policy_->insert(slot, kNoKey, BlockInfo{});
+    }
+  }
+
   void admit(const Admission& request) {
     guarded([&] { policy_->admit(request); });
     if (next_ != nullptr) next_->admit(request);
@@ -387,14 +397,6 @@ class FreeQueue {
       if (order_ == Order::kModel || !failure_.empty()) throw;  // LRU itself: a bug of ours
       fall_back(error.what());
       return false;
-    }
-  }
-  void fall_back(const char* why) {
-    failure_ = why;
-    abandon_hand_over();
-    replace_policy(std::make_unique<Lru>(num_slots()));
-    for (const Slot slot : slots_by_release([](Region region) { return region == Region::kOrder; })) {
-      policy_->insert(slot, kNoKey, BlockInfo{});
     }
   }
   // The lists of the other blocks move to the new policy's links.

@@ -11,10 +11,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "block_objects.h"
 #include "free_queue.h"
+#include "shadow_host.h"
 
 namespace eviction {
 
@@ -93,11 +96,16 @@ class LiveQueue final : private Residency {
       }
     }
   }
+  // Feeds these shadows with the same requests. Kept alive by the caller.
+  void attach(ShadowHost* shadows) { shadows_ = shadows; }
+
   // For each KV-cache group its id, the request's hashes at the group's block
-  // size, the request's blocks, and how many of them it was given.
-  void admit(Serial serial, nb::list groups, double now) {
+  // size, the request's blocks, and how many of them it was given. `num_blocks`:
+  // that it holds by now, of one group.
+  void admit(Serial serial, nb::list groups, std::uint32_t prompt_tokens, std::uint32_t num_blocks, double now) {
     sync();
     keys_.clear();
+    all_keys_.clear();
     slots_.clear();
     for (nb::handle group : groups) {
       const auto id = nb::cast<std::uint64_t>(group[0]);
@@ -105,6 +113,8 @@ class LiveQueue final : private Residency {
       const nb::sequence given = nb::cast<nb::sequence>(group[2]);
       const auto num_hits = nb::cast<std::size_t>(group[3]);
       for (std::size_t i = 0; i < hashes.size(); ++i) {
+        const Key key = key_of_request_hash(hashes[i], id);
+        all_keys_.push_back(key);
         Slot slot = kNoSlot;
         if (i < num_hits) {
           const nb::object block = given[i];
@@ -112,12 +122,17 @@ class LiveQueue final : private Residency {
           // Outside a sliding window nothing is kept, and nothing was asked for.
           if (reader_.hash(block).is_none()) continue;
         }
-        keys_.push_back(key_of_request_hash(hashes[i], id));
+        keys_.push_back(key);
         slots_.push_back(slot);
       }
     }
     queue_.admit({serial, keys_, slots_, now});
+    if (shadows_ != nullptr) shadows_->admit(serial, all_keys_, prompt_tokens, num_blocks, now);
   }
+  void grow(Serial serial, std::uint32_t num_blocks) {
+    if (shadows_ != nullptr) shadows_->grow(serial, num_blocks);
+  }
+  // For each group its id and the hashes of the blocks that the request filled.
   void finish(Serial serial, nb::list groups, double now) {
     keys_.clear();
     for (nb::handle group : groups) {
@@ -125,12 +140,41 @@ class LiveQueue final : private Residency {
       for (nb::handle hash : nb::cast<nb::list>(group[1])) keys_.push_back(key_of_request_hash(hash, id));
     }
     queue_.finish(serial, keys_, now);
+    if (shadows_ != nullptr) shadows_->finish(serial, keys_, now);
   }
   void advance(double now) { queue_.advance(now); }
   // Notices a reset of the prefix cache that happened since the last call.
   void sync() {
-    if (map_.refresh()) queue_.reset();
+    if (!map_.refresh()) return;
+    queue_.reset();
+    residents_.clear();
+    if (shadows_ != nullptr) shadows_->reset();
   }
+
+  // ---- Change of policy, in slices; see hand_over.h. ----
+
+  // Copies what the slots [first, first + count) hold. True when all are copied.
+  bool copy_residents(Slot first, std::uint32_t count) {
+    if (first == 0) residents_.clear();
+    queue_.copy_residents(first, first + count, residents_);
+    return first + count >= queue_.num_slots();
+  }
+  void ask_for_plan(std::size_t candidate) {
+    shadows_->ask_for_plan(candidate, queue_.num_slots(), std::exchange(residents_, {}));
+  }
+  // True when the plan is there, and from now on carried out.
+  bool begin_hand_over() {
+    std::optional<HandOverPlan> plan = shadows_->poll_plan();
+    if (plan.has_value()) queue_.begin_hand_over(std::move(*plan));
+    return plan.has_value();
+  }
+  bool continue_hand_over(std::size_t budget) {
+    if (!queue_.continue_hand_over(budget)) return false;
+    shadows_->discard(queue_.take_leftovers());
+    return true;
+  }
+  // LRU order by time of release, at once; the policy is not asked any more.
+  void use_lru(const std::string& why) { queue_.fall_back(why.c_str()); }
 
   void check() {
     sync();
@@ -168,7 +212,10 @@ class LiveQueue final : private Residency {
   BlockReader reader_;
   HashMap map_;
   FreeQueue queue_;
+  ShadowHost* shadows_ = nullptr;
+  std::vector<Resident> residents_;
   std::vector<Key> keys_;
+  std::vector<Key> all_keys_;
   std::vector<Slot> slots_;
 };
 

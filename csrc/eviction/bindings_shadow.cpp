@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+//
+// The shadows that run beside a live engine.
+
+#include "bindings.h"
+#include "shadow_host.h"
+
+namespace eviction {
+
+void bind_shadow_host(nb::module_& module) {
+  nb::class_<ShadowHost>(module, "ShadowHost", "Shadows on a thread of their own; see csrc/eviction/shadow_host.h.")
+      .def(
+          "__init__",
+          [](ShadowHost* self, std::uint32_t num_blocks, std::uint32_t block_size,
+             const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows, bool threaded,
+             bool record_window, std::size_t max_pending_words) {
+            std::vector<Candidate> plain;
+            for (const auto& [name, parameters] : candidates) plain.push_back({name, parameters});
+            new (self) ShadowHost(num_blocks, block_size, std::move(plain), windows,
+                                  {threaded, record_window, max_pending_words});
+          },
+          "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "threaded"_a = true,
+          "record_window"_a = false, "max_pending_words"_a = ShadowHost::Options{}.max_pending_words)
+      .def("advance", &ShadowHost::advance, "now"_a)
+      .def("reset", &ShadowHost::reset)
+      .def("mark", &ShadowHost::mark, "replay_blocks"_a = 0)
+      .def(
+          "poll_answer",
+          [](ShadowHost& host) -> std::optional<std::tuple<std::uint64_t, std::uint64_t, std::vector<std::uint64_t>>> {
+            const auto answer = host.poll_answer();
+            if (!answer.has_value()) return std::nullopt;
+            return std::tuple(answer->mark, answer->query_tokens, answer->hit_tokens);
+          },
+          "Return (mark, query tokens, hit tokens of each candidate), or None while it is not there.")
+      .def("drain", &ShadowHost::drain, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("failure", &ShadowHost::failure)
+      .def_prop_ro("dropped", &ShadowHost::dropped)
+      .def_prop_ro("busy_seconds", &ShadowHost::busy_seconds)
+      .def_prop_ro("bytes", &ShadowHost::bytes)
+      .def("check", [](ShadowHost& host) {
+        for (std::size_t i = 0; i < host.shadows().size(); ++i) host.shadows().pool(i).check();
+      });
+}
+
+}  // namespace eviction
