@@ -131,6 +131,8 @@ class EvictionHooks:
                 (group, hashes, given[group], num_hit_tokens // block_size)
                 for group, block_size, hashes in self._hashes(request)
             ],
+            request.num_tokens,
+            max(len(blocks) for blocks in given),
             self._now,
         )
 
