@@ -86,6 +86,7 @@ class PythonPolicy final : public Policy {
 
  protected:
   Slot choose() override {
+    if (size_ == 0) return kNoSlot;
     nb::object chosen = policy_.attr("victim")();
     const Slot slot = nb::cast<Slot>(chosen);
     if (slot < num_slots() && evictable_[slot]) set(slot, false);

@@ -100,6 +100,9 @@ class EventPool:
         self.log.append(("fill", slot, key))
         self.content[slot] = key
         self.in_use.append(slot)
+        for policy in self.policies:  # nothing to a policy, but to a pool with one
+            if hasattr(policy, "fill"):
+                policy.fill(slot, key)
 
     def release(self, number: int) -> None:
         """A block in use becomes evictable."""

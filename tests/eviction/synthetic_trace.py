@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""A stream of block keys that is the same on every machine for ever.
+
+Whole numbers only, and a generator of its own, because the standard library's may
+change. It mixes what tells policies apart: a popular set with a Zipf-like head,
+loops that are longer than small caches, blocks that are used once, and returns
+after a short and after a long while.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+NUM_ACCESSES = 30_000
+NUM_POPULAR = 600
+LOOP_LENGTH = 150
+
+
+class Lcg:
+    """Knuth's MMIX generator; the upper half of its state."""
+
+    def __init__(self, seed: int):
+        self._state = seed
+
+    def below(self, bound: int) -> int:
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self._state >> 32) * bound >> 32
+
+
+def synthetic_trace(num_accesses: int = NUM_ACCESSES, seed: int = 1) -> list[int]:
+    """Return keys, each of one block."""
+    draw = Lcg(seed)
+    weights = list(accumulate(2**32 // (rank + 2) for rank in range(NUM_POPULAR)))
+    once = _count_from(1_000_000)
+    trace: list[int] = []
+    while len(trace) < num_accesses:
+        kind = draw.below(100)
+        if kind < 55:
+            trace.append(1 + _rank(weights, draw.below(weights[-1])))
+        elif kind < 80:
+            trace.append(next(once))
+        elif kind < 97:  # returns: mostly of what was used just now
+            window = 40 if draw.below(4) else 1_500
+            back = 1 + draw.below(window)
+            trace.append(trace[-back] if back <= len(trace) else next(once))
+        else:
+            start = 10_000 + draw.below(3) * LOOP_LENGTH
+            trace.extend(range(start, start + LOOP_LENGTH // (1 + draw.below(8))))
+    return trace[:num_accesses]
+
+
+def _rank(cumulated: list[int], value: int) -> int:
+    low, high = 0, len(cumulated) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulated[middle] > value:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _count_from(first: int) -> Iterator[int]:
+    while True:
+        yield first
+        first += 1
