@@ -10,6 +10,8 @@
 // Where this differs from the paper, and why:
 // - Sizes are shares of the *evictable* blocks. The paper's cache is always full;
 //   here requests hold a varying part of the pool.
+// - Which queue is evicted from is decided anew after each promotion, because the
+//   shares have changed; the authors' code goes on with the small queue.
 // - A block that a request held comes back to the end of the queue it was in; in
 //   the paper a hit moves nothing. A block in use cannot stand in a queue.
 // - `promotion` defaults to 1 use, where the authors' code has 2: on prefix-cache
@@ -88,7 +90,6 @@ class S3Fifo final : public Policy {
       if (!(state_[slot] & kQueued)) continue;
       ++queued;
       require(knows(slot), "s3fifo: an evictable block has no key");
-      require(!ghosts_.contains(keys_[slot]), "s3fifo: an evictable block has a ghost");
     }
     require(queued == size(), "s3fifo: an evictable block is not queued");
     ghosts_.check();
