@@ -172,6 +172,7 @@ void bind_queue(nb::module_& module) {
       .def("ask_for_plan", &LiveQueue::ask_for_plan, "candidate"_a)
       .def("begin_hand_over", &LiveQueue::begin_hand_over)
       .def("continue_hand_over", &LiveQueue::continue_hand_over, "budget"_a)
+      .def("abandon_hand_over", [](LiveQueue& live) { live.queue().abandon_hand_over(); })
       .def("use_lru", &LiveQueue::use_lru, "why"_a)
       .def("__len__", [](LiveQueue& live) { return live.queue().size(); })
       .def("__contains__", &LiveQueue::contains, "block"_a)

@@ -91,7 +91,7 @@ void bind_simulator(nb::module_& module) {
       .def_prop_ro("next_time", [](const Replay& replay) { return replay.simulator.next_time(); })
       .def_prop_ro("counts", &counts_of)
       .def_prop_ro("evictions", [](Replay& replay) { return replay.simulator.pool().queue().evictions(); })
-      .def_prop_ro("ghost_hits", [](Replay& replay) { return replay.simulator.pool().queue().policy().ghost_hits(); })
+      .def_prop_ro("ghost_hits", [](Replay& replay) { return replay.simulator.pool().queue().ghost_hits(); })
       .def_prop_ro("bytes", [](Replay& replay) { return replay.simulator.pool().bytes(); })
       .def(
           "hand_over",

@@ -84,7 +84,8 @@ class Policy {
   // ---- Order. All O(1) or O(log n), amortised; never a scan. ----
 
   // The block became evictable for the first time since it was filled. The slot
-  // is not known and `key` is not resident in another known slot.
+  // is not known. In a live queue another known slot may have the same key: one that
+  // lost its content since, unnoticed, or is about to go as the second copy.
   virtual void insert(Slot slot, Key key, const BlockInfo& info) = 0;
   // A known block that was held is evictable again; what was learnt is kept.
   virtual void reinsert(Slot slot) = 0;

@@ -8,11 +8,14 @@ its file; to edit another file, write its module and name it here.
 
 from fork.series import (
     cli_args,
+    cli_main,
     config_cache,
     engine_arg_utils,
+    engine_core,
     metrics_loggers,
     metrics_stats,
     sched_scheduler,
+    serve_dev_routers,
 )
 from fork.tree import EditedFile
 
@@ -20,7 +23,10 @@ SERIES: tuple[EditedFile, ...] = (
     config_cache.FILE,
     engine_arg_utils.FILE,
     cli_args.FILE,
+    cli_main.FILE,
     sched_scheduler.FILE,
     metrics_stats.FILE,
     metrics_loggers.FILE,
+    engine_core.FILE,
+    serve_dev_routers.FILE,
 )

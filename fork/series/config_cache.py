@@ -22,6 +22,13 @@ FILE = EditedFile(
 eviction_config: dict[str, Any] = field(default_factory=dict)
 """Parameters of the eviction policy of the engine's own prefix cache, by name.
     Which there are depends on `eviction_policy`."""
+eviction_window: float | None = None
+"""Seconds between the decisions of `--eviction-policy adaptive`; the first ones
+    come sooner. Without it the policy is chosen continuously, which is better."""
+eviction_trace_file: str | None = None
+"""Record every admitted request's lengths and block ids, keyed with a secret of
+    the run, to this file as JSON lines; compressed if it ends in .gz or .zst.
+    Replay it with `vllm bench eviction`."""
 ''',
         ),
         # Imported late: the config is imported before anything of v1.core is.
@@ -34,7 +41,9 @@ eviction_config: dict[str, Any] = field(default_factory=dict)
 def _validate_eviction(self) -> "CacheConfig":
     from vllm.v1.core.eviction.config import validate_eviction
 
-    validate_eviction(self.eviction_policy, self.eviction_config)
+    validate_eviction(
+        self.eviction_policy, self.eviction_config, self.eviction_window
+    )
     return self
 """,
         ),
@@ -43,7 +52,12 @@ def _validate_eviction(self) -> "CacheConfig":
             "compile-cache hash ignores eviction",
             "CacheConfig.compute_hash",
             "ignored_factors",
-            ("eviction_policy", "eviction_config"),
+            (
+                "eviction_policy",
+                "eviction_config",
+                "eviction_window",
+                "eviction_trace_file",
+            ),
         ),
         # Every field becomes a label of vllm:cache_config_info.
         InsertFirst(

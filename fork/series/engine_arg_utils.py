@@ -20,6 +20,8 @@ FILE = EditedFile(
             assignment("prefix_caching_hash_algo"),
             """eviction_policy: str = CacheConfig.eviction_policy
 eviction_config: dict[str, Any] = get_field(CacheConfig, "eviction_config")
+eviction_window: float | None = CacheConfig.eviction_window
+eviction_trace_file: str | None = CacheConfig.eviction_trace_file
 """,
         ),
         InsertAfter(
@@ -41,6 +43,8 @@ eviction_config: dict[str, Any] = get_field(CacheConfig, "eviction_config")
             {
                 "eviction_policy": "self.eviction_policy",
                 "eviction_config": "self.eviction_config",
+                "eviction_window": "self.eviction_window",
+                "eviction_trace_file": "self.eviction_trace_file",
             },
         ),
     ),

@@ -117,7 +117,6 @@ class Arc final : public Policy {
       if (!(state_[slot] & kQueued)) continue;
       ++queued;
       require(knows(slot), "arc: an evictable block has no key");
-      require(!b1_.contains(keys_[slot]) && !b2_.contains(keys_[slot]), "arc: an evictable block has a ghost");
     }
     require(queued == size(), "arc: an evictable block is in no list");
     b1_.check();
@@ -178,6 +177,8 @@ class Arc final : public Policy {
     make_room_for_ghost();
     dequeue(slot);
     state_[slot] = 0;
+    // A stale block, whose content was evicted from another slot since.
+    (from_t1 ? b2_ : b1_).erase(keys_[slot]);
     (from_t1 ? b1_ : b2_).add(keys_[slot]);
     return slot;
   }

@@ -4,7 +4,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from vllm._eviction_C import (
 )
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.config import parse_config
-from vllm.v1.core.eviction.registry import get_policy
+from vllm.v1.core.eviction.registry import get_policy, native_parameters
 from vllm.v1.core.eviction.rules import Counts, CountsSince, Decision, Rule
 
 
@@ -37,8 +37,7 @@ class Candidate:
 
     def native(self) -> tuple[str, dict[str, float]]:
         """What the C++ core makes it from."""
-        parameters = asdict(parse_config(self.name, self.config))
-        return self.name, {key: float(value) for key, value in parameters.items()}
+        return self.name, native_parameters(self.name, self.config)
 
 
 @dataclass

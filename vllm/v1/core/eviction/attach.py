@@ -10,7 +10,7 @@ not touched.
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
-from vllm.v1.core.eviction.registry import DEFAULT_POLICY
+from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 
 if TYPE_CHECKING:
     from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
@@ -46,9 +46,17 @@ def attach_eviction(scheduler: "Scheduler") -> "EvictionHooks | None":
         )
         return None
     try:
+        if name == MANAGER:
+            from vllm.v1.core.eviction.adaptive import attach_adaptive
+
+            return attach_adaptive(scheduler)
         from vllm.v1.core.eviction.free_queue import install
 
         queue = install(manager.block_pool, name, cache_config.eviction_config)
+    except ValueError as error:
+        # Known when the model is known: nothing that the flags could have told.
+        logger.error("Eviction policy %s: %s. LRU stays.", name, error)
+        return None
     except Exception:
         logger.exception("Eviction policy %s could not be built; LRU stays.", name)
         return None
@@ -85,7 +93,10 @@ class EvictionHooks:
         self._now = 0.0
         self._serials: dict[str, int] = {}  # admitted and not finished
         self._num_admitted = 0
-        self._failure_logged = False
+        self._failures = 0
+        self._killed = False
+        self.stopped = False
+        """Nothing is decided any more; LRU, or what was live, stays."""
         self._reported = {"evictions": 0, "rereferences": 0, "failures": 0}
         hash_block_size = manager.block_pool.hash_block_size
         # Of each KV-cache group: id, block size, and how many hashes make a block.
@@ -103,9 +114,8 @@ class EvictionHooks:
         """
         self._now = now
         self.queue.advance(now)
-        if self.queue.failure and not self._failure_logged:
-            self._failure_logged = True
-            logger.error(
+        if self.queue.failure and not self.stopped:
+            self._report_failure(
                 "Eviction policy %s failed (%s). Serving goes on with LRU order.",
                 self.policy,
                 self.queue.failure.strip().replace("\n", " | "),
@@ -139,16 +149,23 @@ class EvictionHooks:
     def finish(self, request: "Request") -> None:
         """The request is over; its blocks are about to be released."""
         serial = self._serials.pop(request.request_id, None)
-        if serial is not None and self.queue.observes_finish:
-            cached = self._manager.coordinator.single_type_managers
+        if serial is not None and self.observes_finish:
+            request_id = request.request_id
+            # A prefix is as long as its shortest group.
+            filled = min(
+                group.num_cached_block.get(request_id, 0)
+                for group in self._manager.coordinator.single_type_managers
+            )
             self.queue.finish(
                 serial,
-                [
-                    (group, hashes[: cached[i].num_cached_block.get(request.request_id, 0)])
-                    for i, (group, _, hashes) in enumerate(self._hashes(request))
-                ],
+                [(group, hashes[:filled]) for group, _, hashes in self._hashes(request)],
                 self._now,
             )
+
+    @property
+    def observes_finish(self) -> bool:
+        """Whether anyone wants to know which blocks a request leaves behind."""
+        return self.queue.observes_finish
 
     def reset(self) -> None:
         """The prefix cache was reset."""
@@ -167,20 +184,87 @@ class EvictionHooks:
             that LRU had to take over.
 
         """
-        failed = bool(self.queue.failure)
         totals = {
             "evictions": self.queue.evictions,
             "rereferences": self.queue.ghost_hits,
-            "failures": int(failed),
+            "failures": self._failures,
         }
         stats: dict[str, Any] = {
             name: total - self._reported[name] for name, total in totals.items()
         }
         self._reported = totals
-        stats["policy"] = DEFAULT_POLICY if failed else self.policy
+        stats["policy"] = self.live_policy
         if self.queue.ghost_limit == 0:
             stats["rereferences"] = None
         return stats
+
+    # ---- The operator's view. ----
+
+    @property
+    def live_label(self) -> str:
+        """The policy that was last put in charge."""
+        return self.policy
+
+    @property
+    def live_policy(self) -> str:
+        """The policy that is in charge."""
+        return DEFAULT_POLICY if self.queue.failure else self.live_label
+
+    def control(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Obey an operator.
+
+        Args:
+            command: `action` is `status`, `kill` (LRU order from now on, until the
+                engine restarts) or, under `adaptive`, `pin` with a `policy` and
+                `release`.
+
+        Returns:
+            The status.
+
+        Raises:
+            ValueError: One line.
+
+        """
+        action = command.get("action")
+        if action == "kill":
+            if not self.queue.failure:
+                logger.warning(
+                    "Prefix cache eviction policy: %s -> lru (killed by the operator).",
+                    self.live_label,
+                )
+                self._killed = self.stopped = True
+                self.queue.attach(None)
+                self.queue.use_lru("killed by the operator")
+        elif action in ("pin", "release"):
+            raise ValueError(
+                f"Cannot {action}: the policy is {self.policy!r}, only "
+                f"--eviction-policy {MANAGER} can."
+            )
+        elif action != "status":
+            raise ValueError(
+                f"Unknown action {action!r}: choose from status, pin, release, kill."
+            )
+        return self.status()
+
+    def status(self) -> dict[str, Any]:
+        """What an operator wants to see, fit for JSON."""
+        return {
+            "policy": self.policy,
+            "live": self.live_policy,
+            "killed": self._killed,
+            "failure": (not self._killed and self.queue.failure) or None,
+            "evictions": self.queue.evictions,
+            "rereferences": self.queue.ghost_hits if self.queue.ghost_limit else None,
+            "free_blocks": self.queue.num_free_blocks,
+        }
+
+    def _report_failure(self, text: str, *arguments: Any) -> None:
+        """Log once, count, and stop deciding."""
+        if self.stopped:
+            return
+        self.stopped = True
+        self._failures += 1
+        logger.error(text, *arguments)
 
     def _hashes(self, request: "Request") -> list[tuple[int, int, list[bytes]]]:
         """Of each group: id, block size, and the hash of each full block."""
@@ -189,3 +273,25 @@ class EvictionHooks:
             (group, size, hashes if every == 1 else hashes[every - 1 :: every])
             for group, size, every in self._groups
         ]
+
+
+def control_eviction(scheduler: "Scheduler", command: dict[str, Any]) -> dict[str, Any]:
+    """Obey an operator, also where there are no hooks.
+
+    Returns:
+        The status, or `{"error": ...}` with one line. Never raises: the caller is
+        the engine core.
+
+    """
+    hooks = getattr(scheduler, "eviction", None)
+    try:
+        if hooks is not None:
+            return hooks.control(command)
+        if command.get("action") in ("status", "kill"):
+            return {"policy": DEFAULT_POLICY, "live": DEFAULT_POLICY}
+        return {"error": f"The policy is {DEFAULT_POLICY!r}, vLLM's own queue."}
+    except ValueError as error:
+        return {"error": str(error)}
+    except Exception as error:
+        logger.exception("Eviction control failed.")
+        return {"error": repr(error)}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Validates `eviction_policy` and `eviction_config`, on the command line and in
-`CacheConfig`.
+"""Validates the eviction fields of `CacheConfig`, there and on the command line.
 
 Upstream answers a bad field of a config with a traceback, seconds later. A flag of
 ours is answered with one line: its value, what is allowed, the nearest name.
@@ -9,15 +8,23 @@ ours is answered with one line: its value, what is allowed, the nearest name.
 
 import argparse
 import json
+import math
 import sys
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import TypeAdapter, ValidationError
 
+from vllm.v1.core.eviction.adaptive_config import (
+    AdaptiveConfig,
+    resolve_candidates,
+    resolve_rule,
+)
 from vllm.v1.core.eviction.registry import (
     DEFAULT_POLICY,
+    MANAGER,
     get_policy,
     nearest,
     policy_names,
@@ -38,15 +45,15 @@ def parse_config(policy: str, config: dict[str, Any]) -> Any:
         ValueError: One line; see the module.
 
     """
-    spec = get_policy(policy)
+    config_class = _config_class(policy)
     if not isinstance(config, dict):
         raise ValueError(
             f"eviction_config is {config!r}: must be a JSON object of parameters."
         )
-    if not is_dataclass(spec.config):
+    if not is_dataclass(config_class):
         raise ValueError(f"The Config of eviction policy {policy!r} is no dataclass.")
-    hints = get_type_hints(spec.config, include_extras=True)
-    names = [field.name for field in fields(spec.config)]
+    hints = get_type_hints(config_class, include_extras=True)
+    names = [field.name for field in fields(config_class)]
     for key in config:
         if key not in names:
             raise ValueError(_unknown_parameter(policy, str(key), names))
@@ -58,31 +65,69 @@ def parse_config(policy: str, config: dict[str, Any]) -> Any:
             raise ValueError(
                 f"eviction_config.{key} is {value!r}: must be {_allowed(hints[key])}."
             ) from None
-    return spec.config(**values)
+    return config_class(**values)
 
 
-def validate_eviction(policy: str, config: dict[str, Any]) -> None:
-    """Check the two fields of `CacheConfig` together.
+def validate_eviction(
+    policy: str, config: dict[str, Any], window: float | None = None
+) -> None:
+    """Check the fields of `CacheConfig` together.
 
     Raises:
         ValueError: One line; see the module.
 
     """
-    parse_config(policy, config)
+    parameters = parse_config(policy, config)
+    if window is not None and not (window > 0 and math.isfinite(window)):
+        raise ValueError(f"--eviction-window is {window:g}: must be more than 0 seconds.")
+    if policy == MANAGER:
+        resolve_candidates(parameters.candidates)
+        resolve_rule(parameters, window)
+    elif window is not None:
+        raise ValueError(
+            f"--eviction-window is {window:g}, but the policy is {policy!r}: only "
+            f"--eviction-policy {MANAGER} has a window."
+        )
 
 
 def check_eviction_args(args: argparse.Namespace) -> None:
     """Check parsed arguments; on a fault print one line and exit with status 2.
 
-    The two flags depend on each other, which an argparse type cannot see.
+    The flags depend on each other, which an argparse type cannot see.
     """
     policy = getattr(args, "eviction_policy", None) or DEFAULT_POLICY
     config = getattr(args, "eviction_config", None) or {}
     try:
-        validate_eviction(policy, config)
+        validate_eviction(policy, config, getattr(args, "eviction_window", None))
     except ValueError as error:
-        print(f"vllm: error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _exit(error)
+
+
+def check_eviction_argv(argv: Sequence[str]) -> None:
+    """Check the flags as typed, before the command line loads the engine.
+
+    Upstream imports every subcommand before it parses, which takes ten seconds. Only
+    what is plain to see is looked at here (`--flag value`, `--flag=value`): the full
+    check is that of the parsed arguments.
+    """
+    typed: dict[str, str] = {}
+    for i, word in enumerate(argv):
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        if not flag.startswith("--eviction-"):
+            continue
+        if not equals:
+            value = argv[i + 1] if i + 1 < len(argv) else ""
+        typed[flag] = value
+    try:
+        if policy := typed.get("--eviction-policy"):
+            _policy_name(policy)
+        if config := typed.get("--eviction-config"):
+            _json_object(config)
+        if window := typed.get("--eviction-window"):
+            _seconds(window)
+    except argparse.ArgumentTypeError as error:
+        _exit(error)
 
 
 def add_eviction_args(
@@ -96,6 +141,7 @@ def add_eviction_args(
 
     """
     summaries = "; ".join(_summary(name) for name in policy_names())
+    adaptive = f"{MANAGER} shadows several of them and follows the one that hits most"
     group.add_argument(
         "--eviction-policy",
         **cache_kwargs["eviction_policy"]
@@ -103,12 +149,20 @@ def add_eviction_args(
             "type": _policy_name,
             "metavar": "NAME",
             "help": f"{cache_kwargs['eviction_policy']['help']}\n\n"
-            f"Evicted first: {summaries}.".replace("%", "%%"),
+            f"Evicted first: {summaries}. {adaptive}.".replace("%", "%%"),
         },
     )
     group.add_argument(
         "--eviction-config",
         **cache_kwargs["eviction_config"] | {"type": _json_object, "metavar": "JSON"},
+    )
+    group.add_argument(
+        "--eviction-window",
+        **cache_kwargs["eviction_window"] | {"type": _seconds, "metavar": "SECONDS"},
+    )
+    group.add_argument(
+        "--eviction-trace-file",
+        **cache_kwargs["eviction_trace_file"] | {"metavar": "PATH"},
     )
 
 
@@ -117,7 +171,8 @@ def public_info(info: dict[str, str]) -> dict[str, str]:
 
     A label has few values. Parameters have many, and paths are no one's business.
     """
-    return {key: value for key, value in info.items() if key != "eviction_config"}
+    private = ("eviction_config", "eviction_trace_file")
+    return {key: value for key, value in info.items() if key not in private}
 
 
 def _summary(name: str) -> str:
@@ -127,9 +182,18 @@ def _summary(name: str) -> str:
         return f"{name}, a plug-in that cannot be loaded"
 
 
+def _exit(error: Exception) -> NoReturn:
+    print(f"vllm: error: {error}", file=sys.stderr)
+    raise SystemExit(2) from None
+
+
+def _config_class(policy: str) -> type:
+    return AdaptiveConfig if policy == MANAGER else get_policy(policy).config
+
+
 def _policy_name(value: str) -> str:
     try:
-        return get_policy(value).name
+        return MANAGER if value == MANAGER else get_policy(value).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -150,11 +214,23 @@ def _json_object(value: str) -> dict[str, Any]:
     return parsed
 
 
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not (seconds > 0 and math.isfinite(seconds)):
+        raise argparse.ArgumentTypeError(
+            f"--eviction-window is {value!r}: must be more than 0 seconds."
+        )
+    return seconds
+
+
 def _unknown_parameter(policy: str, key: str, names: list[str]) -> str:
     others = []
-    for other in policy_names():
+    for other in [*policy_names(), MANAGER]:
         try:
-            if key in (field.name for field in fields(get_policy(other).config)):
+            if key in (field.name for field in fields(_config_class(other))):
                 others.append(other)
         except ValueError:
             continue  # a plug-in that cannot be loaded
@@ -168,8 +244,11 @@ def _unknown_parameter(policy: str, key: str, names: list[str]) -> str:
 
 def _allowed(hint: Any) -> str:
     """Put a type hint into words: ``a number, more than 0 and less than 1``."""
+    literals = [arm for arm in (hint, *get_args(hint)) if get_origin(arm) is Literal]
+    if literals:
+        return "one of " + ", ".join(map(str, get_args(literals[0])))
     kind = getattr(hint, "__origin__", hint)
-    words = {float: "a number", int: "a whole number", bool: "true or false"}
+    words = {float: "a number", int: "a whole number", bool: "true or false", list: "a list"}
     text = words.get(kind, getattr(kind, "__name__", str(kind)))
     limits = []
     for bound in getattr(hint, "__metadata__", ()):

@@ -10,7 +10,53 @@ from collections.abc import Callable
 from typing import Any
 
 from vllm.config import VllmConfig
-from vllm.v1.core.eviction.registry import DEFAULT_POLICY
+from vllm.v1.core.eviction.adaptive_config import resolve_candidates
+from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER, get_policy
+
+
+_COUNTERS = {
+    "evictions": (
+        "vllm:prefix_cache_evictions",
+        "Cached blocks that were evicted to make room.",
+    ),
+    "rereferences": (
+        "vllm:prefix_cache_evicted_rereferences",
+        "Queried blocks that had been evicted shortly before.",
+    ),
+    "failures": (
+        "vllm:prefix_cache_eviction_policy_failures",
+        "Times that a policy failed and LRU order, or what was live, took over.",
+    ),
+}
+_ADAPTIVE_COUNTERS = {
+    "shadow_queries": (
+        "vllm:prefix_cache_shadow_queries",
+        "Prompt tokens that the shadows were asked for.",
+    ),
+    "seconds": (
+        "vllm:prefix_cache_eviction_seconds",
+        "Time that the adaptive manager took on the scheduler's thread.",
+    ),
+    "shadow_seconds": (
+        "vllm:prefix_cache_shadow_seconds",
+        "Time that the shadows took on their own thread.",
+    ),
+    "dropped": (
+        "vllm:prefix_cache_shadow_dropped",
+        "Admissions that the shadows missed because they were too far behind.",
+    ),
+}
+_CANDIDATE_COUNTERS = {
+    "shadow_hits": (
+        "vllm:prefix_cache_shadow_hits",
+        "Prompt tokens that would have been hits under the policy.",
+    ),
+    "switches": (
+        "vllm:prefix_cache_policy_switches",
+        "Changes of the live policy to this one.",
+    ),
+}
 
 
 class EvictionProm:
@@ -35,6 +81,7 @@ class EvictionProm:
     ):
         self._engines = per_engine_labelvalues
         self._counters: dict[str, dict[int, Any]] = {}
+        self._candidate_counters: dict[str, Any] = {}
         self._gauge: Any = None
         self._live: dict[int, str] = {}
         cache_config = vllm_config.cache_config
@@ -47,38 +94,46 @@ class EvictionProm:
             labelnames=[*labelnames, "policy"],
         )
         policy = cache_config.eviction_policy
-        for engine in per_engine_labelvalues:
-            self._set_live(engine, policy)
-        if policy == DEFAULT_POLICY:
-            return
-        documentation = {
-            "evictions": (
-                "vllm:prefix_cache_evictions",
-                "Cached blocks that were evicted to make room.",
-            ),
-            "rereferences": (
-                "vllm:prefix_cache_evicted_rereferences",
-                "Queried blocks that had been evicted shortly before.",
-            ),
-            "failures": (
-                "vllm:prefix_cache_eviction_policy_failures",
-                "Times that a policy failed and LRU order took over.",
-            ),
-        }
-        for key, (name, text) in documentation.items():
+        labels = [policy]
+        wanted = dict(_COUNTERS)
+        if policy == MANAGER:
+            config = parse_config(MANAGER, cache_config.eviction_config)
+            labels = [item.label for item in resolve_candidates(config.candidates)]
+            wanted |= _ADAPTIVE_COUNTERS
+        elif policy == DEFAULT_POLICY:
+            wanted = {}
+        elif not get_policy(policy).ghosts:
+            del wanted["rereferences"]  # absent, not zero
+        for key, (name, text) in wanted.items():
             counter = counter_cls(name=name, documentation=text, labelnames=labelnames)
             self._counters[key] = {
                 engine: counter.labels(*values)
                 for engine, values in per_engine_labelvalues.items()
             }
+        if policy == MANAGER:
+            for key, (name, text) in _CANDIDATE_COUNTERS.items():
+                self._candidate_counters[key] = counter_cls(
+                    name=name, documentation=text, labelnames=[*labelnames, "policy"]
+                )
+        # Every series exists from the start, so that rates have a beginning.
+        for engine, values in per_engine_labelvalues.items():
+            for label in labels:
+                self._gauge.labels(*values, label).set(0)
+                for counter in self._candidate_counters.values():
+                    counter.labels(*values, label)
+            self._set_live(engine, labels[0])
 
     def observe(self, stats: dict[str, Any] | None, engine_idx: int = 0) -> None:
         """Count what one step of one engine reported."""
         if stats is None or self._gauge is None:
             return
         for key, counters in self._counters.items():
-            if stats[key]:
+            if stats.get(key):
                 counters[engine_idx].inc(stats[key])
+        for key, counter in self._candidate_counters.items():
+            for label, value in stats.get(key, {}).items():
+                if value:
+                    counter.labels(*self._engines[engine_idx], label).inc(value)
         if stats["policy"] != self._live[engine_idx]:
             self._set_live(engine_idx, stats["policy"])
 

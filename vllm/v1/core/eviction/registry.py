@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "vllm.eviction_policies"
 DEFAULT_POLICY = "lru"
+MANAGER = "adaptive"
+"""Not a policy but the manager that chooses among them; see adaptive.py."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class PolicySpec:
         make: Builds it from the pool's number of blocks and an instance of
             `config`.
         native: Written in C++, and so fit to be a shadow.
+        ghosts: Remembers what it evicted.
 
     """
 
@@ -48,6 +51,7 @@ class PolicySpec:
     config: type
     make: Callable[[int, Any], "Policy"]
     native: bool
+    ghosts: bool
 
 
 @dataclass
@@ -64,23 +68,24 @@ class S3FIFOConfig:
     prefix-cache traffic 1 is better."""
 
 
-def _native(name: str, summary: str, config: type = NoConfig) -> PolicySpec:
+def _native(
+    name: str, summary: str, config: type = NoConfig, ghosts: bool = False
+) -> PolicySpec:
     def make(num_slots: int, parameters: Any) -> "Policy":
         from vllm._eviction_C import make_policy
 
-        values = {key: float(value) for key, value in asdict(parameters).items()}
-        return make_policy(name, num_slots, values)
+        return make_policy(name, num_slots, _numbers(parameters))
 
-    return PolicySpec(name, summary, config, make, native=True)
+    return PolicySpec(name, summary, config, make, native=True, ghosts=ghosts)
 
 
 _NATIVE = {
     spec.name: spec
     for spec in (
         _native("lru", "the block released longest ago (vLLM's own order)"),
-        _native("s3fifo", "new blocks that were not used again soon", S3FIFOConfig),
+        _native("s3fifo", "new blocks that were not used again soon", S3FIFOConfig, ghosts=True),
         _native("sieve", "the oldest block not used since the hand passed"),
-        _native("arc", "once-used or reused blocks, by a share that adapts"),
+        _native("arc", "once-used or reused blocks, by a share that adapts", ghosts=True),
     )
 }
 
@@ -101,7 +106,7 @@ def register_policy(name: str, module: str, class_name: str) -> None:
         ValueError: The name is taken.
 
     """
-    if name in policy_names():
+    if name in policy_names() or name == MANAGER:
         raise ValueError(f"An eviction policy called {name!r} is registered already.")
     _python[name] = (module, class_name)
     get_policy.cache_clear()
@@ -158,8 +163,30 @@ def get_policy(name: str) -> PolicySpec:
         return wrap_policy(policy_class(num_slots, parameters), num_slots)
 
     return PolicySpec(
-        name, policy_class.summary, policy_class.Config, make, native=False
+        name,
+        policy_class.summary,
+        policy_class.Config,
+        make,
+        native=False,
+        ghosts=hasattr(policy_class, "num_ghosts"),
     )
+
+
+def native_parameters(name: str, config: dict[str, Any]) -> dict[str, float]:
+    """Parameters of a native policy as the C++ core takes them, defaults included.
+
+    Args:
+        name: A native policy.
+        config: As in `--eviction-config`.
+
+    """
+    from vllm.v1.core.eviction.config import parse_config
+
+    return _numbers(parse_config(name, config))
+
+
+def _numbers(parameters: Any) -> dict[str, float]:
+    return {key: float(value) for key, value in asdict(parameters).items()}
 
 
 def nearest(name: str, names: list[str]) -> str:
@@ -169,7 +196,7 @@ def nearest(name: str, names: list[str]) -> str:
 
 
 def _unknown(name: str) -> str:
-    names = policy_names()
+    names = [*policy_names(), MANAGER]
     return (
         f"Unknown eviction policy {name!r}: choose from {', '.join(names)}."
         f"{nearest(name, names)}"

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The adaptive manager: shadows the candidates and follows the best.
+
+The scheduler calls the hooks; they write events for the shadows and go on. At
+intervals the manager asks the shadows for their counts, looks for the answer in a
+later step, and puts it before the rule. When the rule names another candidate the
+order of its shadow is handed over, in slices, while the old one goes on serving.
+Nothing here waits, and nothing that fails here reaches a request: the policy that
+is live stays.
+
+What happens in one scheduler step is bounded: one slice of a hand-over, of at most
+`_COPIED` or `_PLACED` blocks. (docs/adaptive.md has the times.)
+"""
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from vllm._eviction_C import ShadowHost
+from vllm.logger import init_logger
+from vllm.v1.core.eviction.adaptive_config import (
+    DEFAULT_WINDOW,
+    AdaptiveConfig,
+    Candidate,
+    resolve_candidates,
+    resolve_rule,
+)
+from vllm.v1.core.eviction.attach import EvictionHooks
+from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
+from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
+from vllm.v1.core.eviction.rules import (
+    CountsSince,
+    Decision,
+    Discounted,
+    Paper,
+    Rule,
+    Window,
+)
+from vllm.v1.core.eviction.windows import group_windows
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.request import Request
+
+logger = init_logger(__name__)
+
+_COPIED = 32768
+"""Slots copied in one step of a hand-over."""
+_PLACED = 4096
+"""Blocks placed in one step of a hand-over."""
+_GROWTH_SECONDS = 1.0
+"""How often the shadows learn how many blocks running requests hold."""
+_KEPT_DECISIONS = 32
+
+
+def make_rule(
+    config: AdaptiveConfig, window: float | None, num_candidates: int, now: float
+) -> Rule:
+    """Build the configured rule.
+
+    Args:
+        config: Of the manager.
+        window: `--eviction-window`, seconds.
+        num_candidates: At least two.
+        now: Seconds; counting starts.
+
+    """
+    rule = resolve_rule(config, window)
+    length = DEFAULT_WINDOW if window is None else window
+    if rule == "paper":
+        return Paper(num_candidates, now, length)
+    if rule == "window":
+        return Window(num_candidates, now, length, config.first_window)
+    return Discounted(
+        num_candidates,
+        now,
+        config.half_life,
+        config.interval,
+        config.errors,
+        config.min_lead,
+    )
+
+
+def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
+    """Put the first candidate in place and start the shadows.
+
+    Raises:
+        ValueError: The model's KV-cache groups cannot be shadowed; one line.
+
+    """
+    cache_config = scheduler.vllm_config.cache_config
+    config = parse_config(MANAGER, cache_config.eviction_config)
+    manager = scheduler.kv_cache_manager
+    pool = manager.block_pool
+    block_size, windows = group_windows(manager)
+    candidates = resolve_candidates(config.candidates)
+    window = cache_config.eviction_window
+    host = ShadowHost(
+        num_blocks=pool.num_gpu_blocks - 1,  # all but the null block
+        block_size=block_size,
+        candidates=[
+            (candidate.name, native_parameters(candidate.name, candidate.config))
+            for candidate in candidates
+        ],
+        windows=windows,
+        threaded=config.threaded,
+        record_window=resolve_rule(config, window) == "paper",
+    )
+    first = candidates[0]
+    policy = get_policy(first.name).make(
+        pool.num_gpu_blocks, parse_config(first.name, first.config)
+    )
+    queue = PolicyFreeQueue(pool, policy)
+    queue.attach(host)
+    pool.free_block_queue = queue
+    logger.info(
+        "Prefix cache eviction policy: adaptive among %s by rule %s%s, %d blocks, "
+        "%.1f MiB of metadata, %.1f MiB of shadows.",
+        ", ".join(candidate.label for candidate in candidates),
+        resolve_rule(config, window),
+        " (dry run)" if config.dry_run else "",
+        pool.num_gpu_blocks,
+        queue.bytes / 2**20,
+        host.bytes / 2**20,
+    )
+    return AdaptiveHooks(scheduler, config, window, candidates, queue, host)
+
+
+class AdaptiveHooks(EvictionHooks):
+    """The hooks of the scheduler under `adaptive`.
+
+    Args:
+        scheduler: The engine's.
+        config: Of the manager.
+        window: `--eviction-window`, seconds, or None.
+        candidates: The first is live.
+        queue: The pool's free queue, with the first candidate's policy.
+        host: The shadows, fed through the queue.
+
+    """
+
+    def __init__(
+        self,
+        scheduler: "Scheduler",
+        config: AdaptiveConfig,
+        window: float | None,
+        candidates: list[Candidate],
+        queue: PolicyFreeQueue,
+        host: ShadowHost,
+    ):
+        super().__init__(MANAGER, queue, scheduler.kv_cache_manager)
+        self.config = config
+        self.candidates = candidates
+        self.host = host
+        self.live = 0
+        self.decisions: deque[dict[str, Any]] = deque(maxlen=_KEPT_DECISIONS)
+        self._scheduler = scheduler
+        self._window = window
+        self._rule: Rule | None = None  # made at the first step: it needs the time
+        self._since = CountsSince()
+        self._live_since: float | None = None
+        self._switches = {candidate.label: 0 for candidate in candidates}
+        self._totals: tuple[int, list[int]] = (0, [0] * len(candidates))
+        self._free_sum = 0
+        self._free_samples = 0
+        self._mark: int | None = None  # asked for, not answered yet
+        self._mark_decides = False
+        self._next_look = 0.0
+        self._next_growth = 0.0
+        # A hand-over: to which candidate, and how far the residents are copied;
+        # None once all are copied, and `_placing` once the plan is carried out.
+        self._target: int | None = None
+        self._copied: int | None = None
+        self._placing = False
+        self._pinned: int | None = None
+        self._seconds = 0.0
+        self._shadow_reported: dict[str, Any] = {}
+
+    @property
+    def live_label(self) -> str:
+        """Label of the candidate that is live."""
+        return self.candidates[self.live].label
+
+    def step(self, now: float) -> None:
+        super().step(now)
+        started = time.perf_counter()
+        if not self.stopped:
+            try:
+                self._manage(now)
+            except Exception as error:
+                logger.exception("The adaptive eviction manager failed.")
+                self._stop(repr(error))
+        self._seconds += time.perf_counter() - started
+
+    def admit(self, request: "Request", num_hit_tokens: int) -> None:
+        started = time.perf_counter()
+        super().admit(request, num_hit_tokens)
+        self._free_sum += self.queue.num_free_blocks
+        self._free_samples += 1
+        self._seconds += time.perf_counter() - started
+
+    def finish(self, request: "Request") -> None:
+        started = time.perf_counter()
+        super().finish(request)
+        self._seconds += time.perf_counter() - started
+
+    @property
+    def observes_finish(self) -> bool:
+        return not self.stopped
+
+    def reset(self) -> None:
+        """The prefix cache was reset: so are the shadows, and the rule."""
+        super().reset()
+        self._rule = None
+        self._mark = None
+        self._end_hand_over()
+
+    # ---- One step. ----
+
+    def _manage(self, now: float) -> None:
+        if self._rule is None:
+            self._rule = make_rule(
+                self.config, self._window, len(self.candidates), now
+            )
+            self._next_look = min(now + self.config.interval, self._rule.next_decision)
+            self._live_since = self._live_since or now
+        if failure := self.host.failure:
+            self._stop(failure)
+            return
+        if now >= self._next_growth:
+            self._next_growth = now + _GROWTH_SECONDS
+            self._grow()
+        if self._target is not None:
+            self._continue_hand_over(now)
+        if self._mark is None and now >= self._next_look:
+            self._ask(now)
+        if self._mark is not None:
+            self._look_for_answer(now)
+
+    def _grow(self) -> None:
+        for request in self._scheduler.running:
+            serial = self._serials.get(request.request_id)
+            if serial is not None:
+                blocks = self._manager.get_blocks(request.request_id).blocks
+                self.queue.grow(serial, max(len(group) for group in blocks))
+
+    def _ask(self, now: float) -> None:
+        assert self._rule is not None
+        self._mark_decides = now >= self._rule.next_decision
+        replay_blocks = 0
+        if self._rule.reads_replay and self._mark_decides:
+            replay_blocks = max(1, self._free_sum // max(1, self._free_samples))
+            self._free_sum = self._free_samples = 0
+        self._mark = self.host.mark(replay_blocks)
+
+    def _look_for_answer(self, now: float) -> None:
+        assert self._rule is not None
+        answer = self.host.poll_answer()
+        if answer is None or answer[0] != self._mark:
+            return
+        _, queries, hits = answer
+        self._mark = None
+        replayed = self._rule.reads_replay and self._mark_decides
+        if not replayed:
+            self._totals = (queries, hits)
+        if self._mark_decides:
+            since = CountsSince() if replayed else self._since
+            decision = self._rule.decide(now, self.live, since.take(queries, hits))
+            self._follow(decision, now)
+        self._next_look = min(now + self.config.interval, self._rule.next_decision)
+
+    def _follow(self, decision: Decision, now: float) -> None:
+        switches = decision.choice != self.live and self._pinned is None
+        entry = {
+            "end": decision.end,
+            "seconds": decision.end - decision.start,
+            "query_tokens": round(decision.query_tokens),
+            "hit_rates": {
+                candidate.label: round(rate, 4)
+                for candidate, rate in zip(
+                    self.candidates, decision.hit_rates, strict=True
+                )
+            },
+            "live": self.live_label,
+            "choice": self.candidates[decision.choice].label,
+            "switched": switches and not self.config.dry_run,
+        }
+        self.decisions.append(entry)
+        rates = ", ".join(
+            f"{label} {100 * rate:.1f}%" for label, rate in entry["hit_rates"].items()
+        )
+        arguments = (
+            entry["live"],
+            entry["choice"],
+            entry["seconds"],
+            entry["query_tokens"],
+            rates,
+        )
+        if entry["switched"]:
+            logger.info(
+                "Prefix cache eviction policy: %s -> %s (%.0f s, %d tokens; "
+                "shadow hit rates: %s).",
+                *arguments,
+            )
+            self._start_hand_over(decision.choice, now)
+        else:
+            logger.debug(
+                "Prefix cache eviction policy: %s stays, best %s (%.0f s, %d tokens; "
+                "shadow hit rates: %s).",
+                *arguments,
+            )
+
+    # ---- Hand-over. ----
+
+    def _start_hand_over(self, choice: int, now: float) -> None:
+        if self._target is not None:  # still busy with the last one: start anew
+            self._end_hand_over()
+        self._target = choice
+        self._copied = 0
+        if not self.config.threaded:
+            while self._target is not None:
+                self._continue_hand_over(now)
+
+    def _continue_hand_over(self, now: float) -> None:
+        assert self._target is not None
+        if self._copied is not None:
+            complete = self.queue.copy_residents(self._copied, _COPIED)
+            self._copied += _COPIED
+            if complete:
+                self.queue.ask_for_plan(self._target)
+                self._copied = None
+        elif not self._placing:
+            self._placing = self.queue.begin_hand_over()
+        elif self.queue.continue_hand_over(_PLACED):
+            self.live = self._target
+            self._live_since = now
+            self._switches[self.live_label] += 1
+            self._end_hand_over()
+
+    def _end_hand_over(self) -> None:
+        self.queue.abandon_hand_over()
+        self._target = self._copied = None
+        self._placing = False
+
+    def _stop(self, why: str) -> None:
+        """The live policy stays; nothing is measured or decided any more."""
+        self._end_hand_over()
+        self.queue.attach(None)
+        self._report_failure(
+            "The shadows of eviction policy adaptive failed (%s). "
+            "Serving goes on with %s.",
+            why,
+            self.live_label,
+        )
+
+    # ---- The operator's view. ----
+
+    def control(self, command: dict[str, Any]) -> dict[str, Any]:
+        labels = [candidate.label for candidate in self.candidates]
+        action = command.get("action")
+        if action == "pin":
+            if self.stopped:
+                raise ValueError("The manager has stopped; nothing can be pinned.")
+            policy = command.get("policy")
+            if policy not in labels:
+                raise ValueError(
+                    f"Cannot pin {policy!r}: choose from {', '.join(labels)}."
+                )
+            self._pinned = labels.index(policy)
+            if self._pinned != self.live:
+                logger.info(
+                    "Prefix cache eviction policy: %s -> %s (pinned).",
+                    self.live_label,
+                    policy,
+                )
+                self._start_hand_over(self._pinned, self._now)
+        elif action == "release":
+            self._pinned = None
+        else:
+            return super().control(command)
+        return self.status()
+
+    def status(self) -> dict[str, Any]:
+        queries, hits = self._totals
+        pinned = None if self._pinned is None else self.candidates[self._pinned].label
+        target = None if self._target is None else self.candidates[self._target].label
+        return super().status() | {
+            "live_seconds": round(self._now - (self._live_since or self._now), 3),
+            "rule": resolve_rule(self.config, self._window),
+            "window": self._window,
+            "dry_run": self.config.dry_run,
+            "pinned": pinned,
+            "switching_to": target,
+            "next_decision_in": (
+                round(max(0.0, self._rule.next_decision - self._now), 3)
+                if self._rule is not None and not self.stopped
+                else None
+            ),
+            "candidates": {
+                candidate.label: {
+                    "policy": candidate.name,
+                    "config": candidate.config,
+                    "shadow_hit_rate": round(hits[i] / queries, 4) if queries else None,
+                    "switches": self._switches[candidate.label],
+                }
+                for i, candidate in enumerate(self.candidates)
+            },
+            "shadow_query_tokens": queries,
+            "dropped_admissions": self.host.dropped,
+            "decisions": list(self.decisions),
+        }
+
+    def make_stats(self) -> dict[str, Any]:
+        """See `EvictionHooks.make_stats`. Also, since the last call:
+
+        Returns:
+            `shadow_queries` and, by label, `shadow_hits` in tokens; `switches` by
+            label; `seconds` that the hooks took on the scheduler's thread, and
+            `shadow_seconds` on the shadows' own; `dropped` admissions.
+
+        """
+        queries, hits = self._totals
+        labels = [candidate.label for candidate in self.candidates]
+        totals: dict[str, Any] = {
+            "shadow_queries": queries,
+            "shadow_hits": dict(zip(labels, hits, strict=True)),
+            "switches": dict(self._switches),
+            "seconds": self._seconds,
+            "shadow_seconds": self.host.busy_seconds,
+            "dropped": self.host.dropped,
+        }
+        stats = super().make_stats()
+        for key, total in totals.items():
+            before = self._shadow_reported.get(key)
+            if isinstance(total, dict):
+                before = before or {}
+                stats[key] = {
+                    label: value - before.get(label, 0) for label, value in total.items()
+                }
+            else:
+                stats[key] = total - (before or 0)
+        self._shadow_reported = totals
+        return stats

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The parameters of `--eviction-policy adaptive`, and its candidates."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
+
+from vllm.v1.core.eviction.registry import MANAGER, get_policy, nearest, policy_names
+
+DEFAULT_WINDOW = 900.0
+"""Seconds; for a rule that needs a window when `--eviction-window` is not given."""
+
+
+@dataclass
+class AdaptiveConfig:
+    """Keys of `--eviction-config` under `adaptive`."""
+
+    candidates: list[Any] = field(
+        default_factory=lambda: ["lru", "s3fifo", "arc"]
+    )
+    """Policies to choose from, names or objects with a `name` and parameters. The
+    first is live at the start. Each costs a shadow: memory and time on one thread."""
+    rule: Literal["discounted", "window", "paper"] | None = None
+    """How to choose. Default: `window` when `--eviction-window` is given, else
+    `discounted`. `paper` is WAKMan as published, for comparison."""
+    half_life: Annotated[float, Interval(gt=0)] = 60.0
+    """Seconds; `discounted`. Shorter follows the traffic sooner, longer is calmer."""
+    interval: Annotated[float, Interval(gt=0)] = 10.0
+    """Seconds between looks at the shadows."""
+    errors: Annotated[float, Interval(ge=0)] = 1.0
+    """Standard errors that a lead must exceed; `discounted`. More switches less."""
+    min_lead: Annotated[float, Interval(ge=0, lt=1)] = 0.005
+    """Share of the tokens that a lead must exceed; `discounted`."""
+    first_window: Annotated[float, Interval(gt=0)] = 60.0
+    """Seconds; `window`. The windows double from this one up to the full window."""
+    dry_run: bool = False
+    """Measure and report what would be chosen, and never switch."""
+    threaded: bool = True
+    """Run the shadows on a thread of their own; off, in step, for tests."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One candidate.
+
+    Attributes:
+        name: A registered policy.
+        label: For metrics and logs; the name, with the parameters where the same
+            policy is a candidate twice.
+        config: Its parameters as given.
+
+    """
+
+    name: str
+    label: str
+    config: dict[str, Any]
+
+
+def resolve_candidates(entries: list[Any]) -> list[Candidate]:
+    """Check the list and give each candidate a label.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    from vllm.v1.core.eviction.config import parse_config
+
+    pairs: list[tuple[str, dict[str, Any]]] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            pairs.append((entry, {}))
+        elif isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            config = {key: value for key, value in entry.items() if key != "name"}
+            pairs.append((entry["name"], config))
+        else:
+            raise ValueError(
+                f"eviction_config.candidates holds {entry!r}: must be the name of a "
+                """policy, or an object such as {"name": "s3fifo", "promotion": 2}."""
+            )
+    native = [name for name in policy_names() if _is_native(name)]
+    for name, config in pairs:
+        if name == MANAGER or (name in policy_names() and name not in native):
+            raise ValueError(
+                f"eviction_config.candidates holds {name!r}, which cannot be a shadow: "
+                f"choose from {', '.join(native)}."
+            )
+        if name not in native:
+            raise ValueError(
+                f"eviction_config.candidates holds the unknown policy {name!r}: choose "
+                f"from {', '.join(native)}.{nearest(name, native)}"
+            )
+        parse_config(name, config)
+    if len(pairs) < 2:
+        raise ValueError(
+            f"eviction_config.candidates is {entries!r}: must name two policies or more."
+        )
+    if any(pairs.count(pair) > 1 for pair in pairs):
+        raise ValueError(
+            f"eviction_config.candidates is {entries!r}: names a candidate twice."
+        )
+    names = [name for name, _ in pairs]
+    return [
+        Candidate(name, name if names.count(name) == 1 else _label(name, config), config)
+        for name, config in pairs
+    ]
+
+
+def resolve_rule(config: AdaptiveConfig, window: float | None) -> str:
+    """Return the rule in force.
+
+    Raises:
+        ValueError: A window with a rule that has none.
+
+    """
+    if config.rule is None:
+        return "discounted" if window is None else "window"
+    if config.rule == "discounted" and window is not None:
+        raise ValueError(
+            f"--eviction-window is {window:g}, but eviction_config.rule 'discounted' "
+            "has no window: leave out one of the two."
+        )
+    return config.rule
+
+
+def _is_native(name: str) -> bool:
+    try:
+        return get_policy(name).native
+    except ValueError:
+        return False
+
+
+def _label(name: str, config: dict[str, Any]) -> str:
+    parameters = ",".join(f"{key}={value}" for key, value in sorted(config.items()))
+    return f"{name}({parameters})" if parameters else name
