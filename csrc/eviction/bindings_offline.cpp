@@ -70,7 +70,11 @@ void bind_simulator(nb::module_& module) {
           [](ServiceModel* self, double base, double prefill_rate, double decode_seconds, std::size_t max_running) {
             new (self) ServiceModel{base, prefill_rate, decode_seconds, max_running};
           },
-          "base"_a = 0.2, "prefill_rate"_a = 8000.0, "decode_seconds"_a = 0.02, "max_running"_a = 64);
+          "base"_a = 0.2, "prefill_rate"_a = 8000.0, "decode_seconds"_a = 0.02, "max_running"_a = 64)
+      .def_ro("base", &ServiceModel::base)
+      .def_ro("prefill_rate", &ServiceModel::prefill_rate)
+      .def_ro("decode_seconds", &ServiceModel::decode_seconds)
+      .def_ro("max_running", &ServiceModel::max_running);
 
   nb::class_<Replay>(module, "Simulator", "Replays a trace on the pool model; see csrc/eviction/simulator.h.")
       .def(nb::init<Column<double>, Column<std::uint32_t>, Column<std::uint32_t>, Column<std::uint64_t>, Column<Key>,

@@ -95,12 +95,15 @@ Pool::Admitted Pool::admit(Serial serial, std::span<const Key> keys, std::uint32
         run.first = start;
       }
     }
-    for (std::uint32_t i = start; i < end; ++i) {
-      const Slot slot = allocate();
-      if (i < length) fill(slot, keys[group * length + i]);
-      run.slots.push_back(slot);
-    }
+    allocate(end - std::min(start, end), run.slots);
     run.filled = length;
+  }
+  for (std::size_t group = 0; group < groups; ++group) {
+    const Running& run = request[group];
+    const std::uint32_t end = std::min(length, run.first + static_cast<std::uint32_t>(run.slots.size()));
+    for (std::uint32_t i = std::max(hits, run.first); i < end; ++i) {
+      fill(run.slots[i - run.first], keys[group * length + i]);
+    }
   }
   queue_.admit({serial, keys, found_, now});
   return {hits, true};
@@ -113,7 +116,7 @@ void Pool::grow(Serial serial, std::uint32_t num_blocks) {
     Running& run = found->second[group];
     const std::uint32_t window = windows_[group];
     while (run.first + run.slots.size() < num_blocks && num_free() > 0) {
-      run.slots.push_back(allocate());
+      allocate(1, run.slots);
       if (window != 0 && run.slots.size() > window + 1) {
         release(run.slots.front());
         run.slots.erase(run.slots.begin());
@@ -128,6 +131,7 @@ void Pool::finish(Serial serial, std::span<const Key> keys, double now) {
   if (found == running_.end()) return;
   const std::size_t groups = windows_.size();
   const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
+  grow(serial, length);
   for (std::size_t group = 0; group < groups; ++group) {
     Running& run = found->second[group];
     const std::uint32_t end = std::min<std::uint32_t>(length, run.first + static_cast<std::uint32_t>(run.slots.size()));
@@ -153,11 +157,13 @@ void Pool::reset() {
   }
 }
 
-Slot Pool::allocate() {
-  const Slot slot = queue_.pop(*this);
-  empty(slot);
-  held_by_[slot] = 1;
-  return slot;
+void Pool::allocate(std::size_t n, std::vector<Slot>& out) {
+  const std::size_t first = out.size();
+  queue_.pop_n(n, *this, [&](Slot slot) { out.push_back(slot); });
+  for (std::size_t i = first; i < out.size(); ++i) {
+    empty(out[i]);
+    held_by_[out[i]] = 1;
+  }
 }
 
 void Pool::fill(Slot slot, Key key) {

@@ -70,7 +70,8 @@ class Pool final : private Residency {
   void grow(Serial serial, std::uint32_t num_blocks);
 
   // The request ends. `keys`: of all blocks that it filled, as for `lookup`; those
-  // that were not known at its admission get their content now.
+  // that were not known at its admission get their content now, and are taken now
+  // if no `grow` has told of them.
   void finish(Serial serial, std::span<const Key> keys, double now);
 
   // The prefix cache was reset: no content is left, requests keep their blocks.
@@ -97,8 +98,13 @@ class Pool final : private Residency {
   // Residency.
   Key key(Slot slot) override { return policy_of().content(slot); }
   bool duplicated(Slot slot) override { return copies_.contains(policy_of().content(slot)); }
+  std::uint32_t copies(Slot slot) override {
+    const auto copies = copies_.find(policy_of().content(slot));
+    return copies == copies_.end() ? 1 : 1 + static_cast<std::uint32_t>(copies->second.size());
+  }
 
-  Slot allocate();
+  // Appends n blocks. As in vLLM, all are chosen before the first loses its content.
+  void allocate(std::size_t n, std::vector<Slot>& out);
   void fill(Slot slot, Key key);
   void empty(Slot slot);
   void hold(Slot slot);

@@ -22,7 +22,7 @@ void Simulator::run_until(double time) {
     if (!running_.empty() && running_.top().time <= now) {
       const std::size_t request = running_.top().request;
       running_.pop();
-      const std::span<const Key> keys = keys_of(request, all_blocks(request));
+      const std::span<const Key> keys = keys_of(request, std::min(held_tokens(request) / block_size_, all_blocks(request)));
       pool_.finish(request, keys, now);
       if (shadows_ != nullptr) shadows_->finish(request, keys, now);
     } else {
@@ -36,9 +36,8 @@ void Simulator::admit_waiting(double now) {
   while (!waiting_.empty() && running_.size() < service_.max_running) {
     const std::size_t request = waiting_.front();
     const std::uint32_t prompt_tokens = trace_.prompt_tokens[request];
-    const std::uint32_t tokens = prompt_tokens + trace_.output_tokens[request];
     const std::uint32_t prompt_blocks = std::min(prompt_tokens / block_size_, all_blocks(request));
-    const std::uint32_t num_blocks = std::max((tokens + block_size_ - 1) / block_size_, all_blocks(request));
+    const std::uint32_t num_blocks = (held_tokens(request) + block_size_ - 1) / block_size_;
     const std::span<const Key> keys = keys_of(request, prompt_blocks);
     const std::uint32_t limit = prompt_tokens > 0 ? (prompt_tokens - 1) / block_size_ : 0;
     const Pool::Admitted admitted = pool_.admit(request, keys, limit, num_blocks, now);
@@ -60,7 +59,7 @@ void Simulator::admit_waiting(double now) {
     counts_.waited += now - trace_.arrivals[request];
     counts_.free_blocks += pool_.num_free();
     const double prefill = static_cast<double>(prompt_tokens - hit_tokens) / service_.prefill_rate;
-    const double decode = trace_.output_tokens[request] * service_.decode_seconds;
+    const double decode = output_tokens(request) * service_.decode_seconds;
     running_.push({now + service_.base + prefill + decode, request});
   }
 }

@@ -10,6 +10,7 @@
 // which is vLLM's answer to an overload that a cache study does not want.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <queue>
@@ -84,6 +85,13 @@ class Simulator {
   }
   std::uint32_t all_blocks(std::size_t request) const {
     return static_cast<std::uint32_t>(trace_.offsets[request + 1] - trace_.offsets[request]);
+  }
+  // No engine answers with nothing.
+  std::uint32_t output_tokens(std::size_t request) const { return std::max(1u, trace_.output_tokens[request]); }
+  // Whose keys and values are in the cache at the end: the token that is sampled
+  // last has none.
+  std::uint32_t held_tokens(std::size_t request) const {
+    return trace_.prompt_tokens[request] + output_tokens(request) - 1;
   }
   void admit_waiting(double now);
 

@@ -26,9 +26,9 @@ from vllm.v1.core.eviction.adaptive_config import (
     resolve_candidates,
     resolve_rule,
 )
-from vllm.v1.core.eviction.attach import EvictionHooks
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
+from vllm.v1.core.eviction.hooks import EvictionHooks
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
 from vllm.v1.core.eviction.rules import (
     CountsSince,
@@ -194,20 +194,22 @@ class AdaptiveHooks(EvictionHooks):
                 self._stop(repr(error))
         self._seconds += time.perf_counter() - started
 
-    def admit(self, request: "Request", num_hit_tokens: int) -> None:
+    def _on_admission(
+        self, serial: int, request: "Request", num_hit_tokens: int
+    ) -> None:
         started = time.perf_counter()
-        super().admit(request, num_hit_tokens)
+        super()._on_admission(serial, request, num_hit_tokens)
         self._free_sum += self.queue.num_free_blocks
         self._free_samples += 1
         self._seconds += time.perf_counter() - started
 
-    def finish(self, request: "Request") -> None:
+    def _on_end(self, serial: int, request: "Request") -> None:
         started = time.perf_counter()
-        super().finish(request)
+        super()._on_end(serial, request)
         self._seconds += time.perf_counter() - started
 
     @property
-    def observes_finish(self) -> bool:
+    def observes_end(self) -> bool:
         return not self.stopped
 
     def reset(self) -> None:
@@ -241,10 +243,10 @@ class AdaptiveHooks(EvictionHooks):
 
     def _grow(self) -> None:
         for request in self._scheduler.running:
-            serial = self._serials.get(request.request_id)
-            if serial is not None:
+            admission = self._admitted.get(request.request_id)
+            if admission is not None:
                 blocks = self._manager.get_blocks(request.request_id).blocks
-                self.queue.grow(serial, max(len(group) for group in blocks))
+                self.queue.grow(admission[0], max(len(group) for group in blocks))
 
     def _ask(self, now: float) -> None:
         assert self._rule is not None

@@ -111,22 +111,27 @@ def check_eviction_argv(argv: Sequence[str]) -> None:
     check is that of the parsed arguments.
     """
     typed: dict[str, str] = {}
+    parameters: dict[str, Any] = {}
     for i, word in enumerate(argv):
         flag, equals, value = word.partition("=")
-        flag = flag.replace("_", "-")
+        flag = flag.replace("_", "-") if "." not in flag else flag
         if not flag.startswith("--eviction-"):
             continue
         if not equals:
             value = argv[i + 1] if i + 1 < len(argv) else ""
-        typed[flag] = value
+        prefix, dot, name = flag.partition(".")
+        if dot:
+            parameters[name] = value
+        else:
+            typed[prefix] = value
     try:
-        if policy := typed.get("--eviction-policy"):
-            _policy_name(policy)
-        if config := typed.get("--eviction-config"):
-            _json_object(config)
-        if window := typed.get("--eviction-window"):
-            _seconds(window)
-    except argparse.ArgumentTypeError as error:
+        policy = _policy_name(typed.get("--eviction-policy", DEFAULT_POLICY))
+        config = _json_object(typed.get("--eviction-config", "{}"))
+        window = typed.get("--eviction-window")
+        seconds = None if window is None else _seconds(window)
+        if not parameters and "--config" not in argv:  # else it is not plain to see
+            validate_eviction(policy, config, seconds)
+    except (argparse.ArgumentTypeError, ValueError) as error:
         _exit(error)
 
 

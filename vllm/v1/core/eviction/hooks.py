@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""What the scheduler tells, and what the policy reports.
+
+An access is counted once for a request and block: at its first admission. Lookups
+that are retried and requests that resume after preemption are none.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
+from vllm.v1.core.eviction.recorder import Record, Recorder
+from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
+
+if TYPE_CHECKING:
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.request import Request
+
+logger = init_logger(__name__)
+
+
+def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
+    """Put a policy in the place of the engine's free queue.
+
+    Args:
+        scheduler: Prefix caching is on.
+        name: Not the default policy, not the manager.
+
+    """
+    cache_config = scheduler.vllm_config.cache_config
+    manager = scheduler.kv_cache_manager
+    queue = install(manager.block_pool, name, cache_config.eviction_config)
+    assert queue is not None
+    logger.info(
+        "Prefix cache eviction policy: %s %s, %d blocks, %.1f MiB of metadata.",
+        name,
+        cache_config.eviction_config or "",
+        manager.block_pool.num_gpu_blocks,
+        queue.bytes / 2**20,
+    )
+    return EvictionHooks(name, queue, manager)
+
+
+class Hooks:
+    """What the scheduler calls. By itself it only records.
+
+    Args:
+        manager: The scheduler's KV-cache manager.
+
+    """
+
+    def __init__(self, manager: "KVCacheManager"):
+        self.recorder: Recorder | None = None
+        self._manager = manager
+        self._now = 0.0
+        self._num_admitted = 0
+        # Admitted and not finished: number and time of the admission.
+        self._admitted: dict[str, tuple[int, float]] = {}
+
+    def step(self, now: float) -> None:
+        """A scheduler step starts.
+
+        Args:
+            now: Seconds, monotonic.
+
+        """
+        self._now = now
+
+    def admit(self, request: "Request", num_hit_tokens: int) -> None:
+        """A request was given its blocks.
+
+        Args:
+            request: Was looked up in the prefix cache.
+            num_hit_tokens: Prompt tokens that it need not compute.
+
+        """
+        if request.num_preemptions > 0 or request.request_id in self._admitted:
+            return
+        self._num_admitted += 1
+        self._admitted[request.request_id] = (self._num_admitted, self._now)
+        if self.recorder is not None:
+            self.recorder.admitted(self._num_admitted)
+        self._on_admission(self._num_admitted, request, num_hit_tokens)
+
+    def finish(self, request: "Request") -> None:
+        """The request is over; its blocks are about to be released."""
+        admission = self._admitted.pop(request.request_id, None)
+        if admission is None:  # aborted before it was admitted
+            return
+        serial, arrival = admission
+        if self.recorder is not None:
+            self._record(serial, arrival, request)
+        self._on_end(serial, request)
+
+    def reset(self) -> None:
+        """The prefix cache was reset."""
+
+    def shutdown(self) -> None:
+        """The engine stops."""
+        if self.recorder is not None:
+            self.recorder.close()
+
+    def make_stats(self) -> dict[str, Any] | None:
+        """What happened since the last call, for `SchedulerStats`."""
+        return None
+
+    def control(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Obey an operator; see `EvictionHooks.control`."""
+        if command.get("action") not in ("status", "kill"):
+            raise ValueError(f"The policy is {DEFAULT_POLICY!r}, vLLM's own queue.")
+        return {"policy": DEFAULT_POLICY, "live": DEFAULT_POLICY}
+
+    def _on_admission(
+        self, serial: int, request: "Request", num_hit_tokens: int
+    ) -> None:
+        """For subclasses: the first admission of a request."""
+
+    def _on_end(self, serial: int, request: "Request") -> None:
+        """For subclasses: the end of an admitted request."""
+
+    def _record(self, serial: int, arrival: float, request: "Request") -> None:
+        assert self.recorder is not None
+        block_size = self._manager.block_pool.hash_block_size
+        prompt = request.num_prompt_tokens
+        self.recorder.finished(
+            Record(
+                serial,
+                arrival,
+                prompt,
+                request.num_output_tokens,
+                list(request.block_hashes[: prompt // block_size]),
+                prompt % block_size != 0,
+            )
+        )
+
+
+class EvictionHooks(Hooks):
+    """The hooks of a policy of ours.
+
+    Args:
+        policy: Its name.
+        queue: The pool's free queue.
+        manager: The scheduler's KV-cache manager.
+
+    """
+
+    def __init__(
+        self, policy: str, queue: PolicyFreeQueue, manager: "KVCacheManager"
+    ):
+        super().__init__(manager)
+        self.policy = policy
+        self.queue = queue
+        self.stopped = False
+        """Nothing is decided any more; LRU, or what was live, stays."""
+        self._killed = False
+        self._failures = 0
+        self._reported = {"evictions": 0, "rereferences": 0, "failures": 0}
+        hash_block_size = manager.block_pool.hash_block_size
+        # Of each KV-cache group: id, block size, and how many hashes make a block.
+        self._groups = [
+            (group.kv_cache_group_id, group.block_size, group.block_size // hash_block_size)
+            for group in manager.coordinator.single_type_managers
+        ]
+
+    def step(self, now: float) -> None:
+        super().step(now)
+        self.queue.advance(now)
+        if self.queue.failure and not self.stopped:
+            self._report_failure(
+                "Eviction policy %s failed (%s). Serving goes on with LRU order.",
+                self.policy,
+                self.queue.failure.strip().replace("\n", " | "),
+            )
+
+    def reset(self) -> None:
+        self.queue.sync()
+
+    @property
+    def observes_end(self) -> bool:
+        """Whether anyone wants to know which blocks a request leaves behind."""
+        return self.queue.observes_finish
+
+    def _on_admission(
+        self, serial: int, request: "Request", num_hit_tokens: int
+    ) -> None:
+        given = self._manager.get_blocks(request.request_id).blocks
+        self.queue.admit(
+            serial,
+            [
+                (group, hashes, given[group], num_hit_tokens // block_size)
+                for group, block_size, hashes in self._hashes(request)
+            ],
+            request.num_tokens,
+            max(len(blocks) for blocks in given),
+            self._now,
+        )
+
+    def _on_end(self, serial: int, request: "Request") -> None:
+        if not self.observes_end:
+            return
+        # A prefix is as long as its shortest group.
+        filled = min(
+            group.num_cached_block.get(request.request_id, 0)
+            for group in self._manager.coordinator.single_type_managers
+        )
+        self.queue.finish(
+            serial,
+            [(group, hashes[:filled]) for group, _, hashes in self._hashes(request)],
+            self._now,
+        )
+
+    def make_stats(self) -> dict[str, Any]:
+        """What happened since the last call, for `SchedulerStats`.
+
+        Returns:
+            `policy`: the one that is live. `evictions`: blocks whose content was
+            dropped to make room. `rereferences`: queried blocks that were found
+            among the ghosts; None for a policy without ghosts. `failures`: times
+            that LRU had to take over.
+
+        """
+        totals = {
+            "evictions": self.queue.evictions,
+            "rereferences": self.queue.ghost_hits,
+            "failures": self._failures,
+        }
+        stats: dict[str, Any] = {
+            name: total - self._reported[name] for name, total in totals.items()
+        }
+        self._reported = totals
+        stats["policy"] = self.live_policy
+        if self.queue.ghost_limit == 0:
+            stats["rereferences"] = None
+        return stats
+
+    # ---- The operator's view. ----
+
+    @property
+    def live_label(self) -> str:
+        """The policy that was last put in charge."""
+        return self.policy
+
+    @property
+    def live_policy(self) -> str:
+        """The policy that is in charge."""
+        return DEFAULT_POLICY if self.queue.failure else self.live_label
+
+    def control(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Obey an operator.
+
+        Args:
+            command: `action` is `status`, `kill` (LRU order from now on, until the
+                engine restarts) or, under `adaptive`, `pin` with a `policy` and
+                `release`.
+
+        Returns:
+            The status.
+
+        Raises:
+            ValueError: One line.
+
+        """
+        action = command.get("action")
+        if action == "kill":
+            if not self.queue.failure:
+                logger.warning(
+                    "Prefix cache eviction policy: %s -> lru (killed by the operator).",
+                    self.live_label,
+                )
+                self._killed = self.stopped = True
+                self.queue.attach(None)
+                self.queue.use_lru("killed by the operator")
+        elif action in ("pin", "release"):
+            raise ValueError(
+                f"Cannot {action}: the policy is {self.policy!r}, only "
+                f"--eviction-policy {MANAGER} can."
+            )
+        elif action != "status":
+            raise ValueError(
+                f"Unknown action {action!r}: choose from status, pin, release, kill."
+            )
+        return self.status()
+
+    def status(self) -> dict[str, Any]:
+        """What an operator wants to see, fit for JSON."""
+        return {
+            "policy": self.policy,
+            "live": self.live_policy,
+            "killed": self._killed,
+            "failure": (not self._killed and self.queue.failure) or None,
+            "evictions": self.queue.evictions,
+            "rereferences": self.queue.ghost_hits if self.queue.ghost_limit else None,
+            "free_blocks": self.queue.num_free_blocks,
+        }
+
+    def _report_failure(self, text: str, *arguments: Any) -> None:
+        """Log once, count, and stop deciding."""
+        if self.stopped:
+            return
+        self.stopped = True
+        self._failures += 1
+        logger.error(text, *arguments)
+
+    def _hashes(self, request: "Request") -> list[tuple[int, int, list[bytes]]]:
+        """Of each group: id, block size, and the hash of each full block."""
+        hashes = request.block_hashes
+        return [
+            (group, size, hashes if every == 1 else hashes[every - 1 :: every])
+            for group, size, every in self._groups
+        ]
