@@ -26,11 +26,17 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
 
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction import workloads
-from vllm.benchmarks.eviction.replay import Candidate, replay, replay_adaptive
+from vllm.benchmarks.eviction.replay import (
+    Candidate,
+    Result,
+    replay,
+    replay_adaptive,
+)
 from vllm.v1.core.eviction.rules import Discounted, Paper, Rule, Window
 
 RULES: dict[str, Callable[[int, float], Rule]] = {
@@ -72,12 +78,12 @@ def run(task: Task) -> tuple[Task, dict[str, float], dict[str, int]]:
         Candidate(name, {"promotion": preset.promotion} if name == "s3fifo" else {})
         for name in task.candidates
     ]
+    static: Callable[..., Result] = replay
+    adaptive: Callable[..., Result] = replay_adaptive
     if task.engine == "scheduler":
-        from vllm.benchmarks.eviction.harness import run_adaptive, run_static
+        from vllm.benchmarks.eviction import harness
 
-        static, adaptive = run_static, run_adaptive
-    else:
-        static, adaptive = replay, replay_adaptive
+        static, adaptive = harness.run_static, harness.run_adaptive
     rates, switches = {}, {}
     for candidate in candidates:
         result = static(trace, preset.num_blocks, candidate)
@@ -135,7 +141,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.error = _one_line  # type: ignore[method-assign]
+    parser.error = _one_line  # type: ignore[method-assign,assignment]
     mixes = [str(mix) for mix in workloads.MIXES]
     drifts = list(workloads.DRIFTS)
     presets = list(workloads.PRESETS)
@@ -174,7 +180,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _one_line(message: str) -> None:
+def _one_line(message: str) -> NoReturn:
     print(f"regret.py: error: {message}", file=sys.stderr)
     raise SystemExit(2)
 
@@ -184,7 +190,9 @@ def main() -> None:
     scenarios = [(mix, False) for mix in args.mixes]
     scenarios += [(pattern, True) for pattern in args.drifts]
     tasks = [
-        Task(args.preset, name, is_drift, seed, args.rules, args.candidates, args.engine)
+        Task(
+            args.preset, name, is_drift, seed, args.rules, args.candidates, args.engine
+        )
         for seed in range(1, args.seeds + 1)
         for name, is_drift in scenarios
     ]

@@ -103,9 +103,8 @@ void bind_policy(nb::module_& module) {
       .def(
           "adopt",
           [](Policy& policy, const std::vector<std::pair<Slot, Key>>& evictable,
-             const std::vector<std::pair<Slot, Key>>& held, const PlainSnapshot& plain) {
-            adopt(policy, evictable, held, from_plain(plain));
-          },
+             const std::vector<std::pair<Slot, Key>>& held,
+             const PlainSnapshot& plain) { adopt(policy, evictable, held, from_plain(plain)); },
           "evictable"_a, "held"_a, "snapshot"_a,
           "Take over an order: pairs of slot and key, evictable ones in the order in which they would have gone.")
       .def(

@@ -82,8 +82,8 @@ void bind_simulator(nb::module_& module) {
            "arrivals"_a, "prompt_tokens"_a, "output_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a, "policy"_a,
            "service"_a = ServiceModel{})
       .def(
-          "attach", [](Replay& replay, ShadowSet* shadows) { replay.simulator.attach(shadows); },
-          "shadows"_a.none(), nb::keep_alive<1, 2>(), "Feed these shadows from now on.")
+          "attach", [](Replay& replay, ShadowSet* shadows) { replay.simulator.attach(shadows); }, "shadows"_a.none(),
+          nb::keep_alive<1, 2>(), "Feed these shadows from now on.")
       .def(
           "run_until",
           [](Replay& replay, double time) {
@@ -112,8 +112,10 @@ void bind_pool(nb::module_& module) {
       .def_prop_ro("num_blocks", &Pool::num_blocks)
       .def_prop_ro("num_free", &Pool::num_free)
       .def_prop_ro("bytes", &Pool::bytes)
-      .def("lookup", [](Pool& pool, const std::vector<Key>& keys, std::uint32_t limit) { return pool.lookup(keys, limit); },
-           "keys"_a, "limit"_a)
+      .def(
+          "lookup",
+          [](Pool& pool, const std::vector<Key>& keys, std::uint32_t limit) { return pool.lookup(keys, limit); },
+          "keys"_a, "limit"_a)
       .def(
           "admit",
           [](Pool& pool, Serial serial, const std::vector<Key>& keys, std::uint32_t limit, std::uint32_t num_blocks,

@@ -70,7 +70,9 @@ class FreeQueue {
 
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(region_.size()); }
   std::uint32_t size() const { return blank_.size() + spare_.size() + in_order_ + last_.size(); }
-  std::size_t bytes() const { return policy_->bytes() + region_.size() * sizeof(Region) + released_.size() * sizeof(released_[0]); }
+  std::size_t bytes() const {
+    return policy_->bytes() + region_.size() * sizeof(Region) + released_.size() * sizeof(released_[0]);
+  }
   bool contains(Slot slot) const { return slot < num_slots() && region_[slot] != Region::kHeld; }
   Policy& policy() { return *policy_; }
   const Policy& policy() const { return *policy_; }
@@ -120,9 +122,15 @@ class FreeQueue {
     const Region region = region_[slot];
     region_[slot] = Region::kHeld;
     switch (region) {
-      case Region::kBlank: blank_.erase(slot); break;
-      case Region::kSpare: spare_.erase(slot); break;
-      case Region::kLast: last_.erase(slot); break;
+      case Region::kBlank:
+        blank_.erase(slot);
+        break;
+      case Region::kSpare:
+        spare_.erase(slot);
+        break;
+      case Region::kLast:
+        last_.erase(slot);
+        break;
       default:
         --in_order_;
         guarded([&] { policy_->take(slot); });
@@ -151,7 +159,8 @@ class FreeQueue {
       for (const Slot slot : order) policy_->insert(slot, kNoKey, BlockInfo{});
       return;
     }
-    std::vector<Slot> filled = slots_by_release([](Region region) { return region != Region::kHeld && region != Region::kBlank; });
+    std::vector<Slot> filled =
+        slots_by_release([](Region region) { return region != Region::kHeld && region != Region::kBlank; });
     spare_.clear();
     last_.clear();
     in_order_ = 0;

@@ -44,7 +44,8 @@ class LiveQueue final : private Residency {
   nb::list popleft_n(std::int64_t n) {
     sync();
     if (n < 0 || n > queue_.size()) {
-      throw nb::value_error(("cannot pop " + std::to_string(n) + " of " + std::to_string(queue_.size()) + " free blocks").c_str());
+      throw nb::value_error(
+          ("cannot pop " + std::to_string(n) + " of " + std::to_string(queue_.size()) + " free blocks").c_str());
     }
     nb::list out = nb::steal<nb::list>(PyList_New(n));
     Py_ssize_t at = 0;

@@ -33,7 +33,9 @@ class PlaceList {
   std::uint32_t size() const { return size_; }
   std::size_t bytes() const { return (place_of_.size() + slot_at_.size()) * sizeof(Slot) + slot_at_.size() / 7; }
   bool has_place(Slot slot) const { return place_of_[slot] != kNoPlace; }
-  bool present(Slot slot) const { return has_place(slot) && (levels_[0][place_of_[slot] / 64] >> (place_of_[slot] % 64) & 1); }
+  bool present(Slot slot) const {
+    return has_place(slot) && (levels_[0][place_of_[slot] / 64] >> (place_of_[slot] % 64) & 1);
+  }
   Slot at(Place place) const { return slot_at_[place]; }
 
   // Gives the slot the newest place. `hand` is a place that the owner keeps; it
@@ -103,7 +105,8 @@ class PlaceList {
   void check() const {
     std::uint32_t count = 0;
     for (Place place = from(0); place != kNoPlace; place = from(place + 1)) {
-      require(slot_at_[place] != kNoSlot && place_of_[slot_at_[place]] == place, "place list: a place without its slot");
+      require(slot_at_[place] != kNoSlot && place_of_[slot_at_[place]] == place,
+              "place list: a place without its slot");
       ++count;
     }
     require(count == size_, "place list: wrong size");

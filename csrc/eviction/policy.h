@@ -57,8 +57,7 @@ struct Admission {
 
 class Policy {
  public:
-  explicit Policy(std::uint32_t num_slots)
-      : links_(num_slots), keys_(num_slots, kNoKey), known_(num_slots, false) {}
+  explicit Policy(std::uint32_t num_slots) : links_(num_slots), keys_(num_slots, kNoKey), known_(num_slots, false) {}
   virtual ~Policy() = default;
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
@@ -76,10 +75,10 @@ class Policy {
   void set_content(Slot slot, Key key) { keys_[slot] = key; }
 
   virtual Traits traits() const = 0;
-  virtual std::uint32_t size() const = 0;     // evictable blocks
+  virtual std::uint32_t size() const = 0;  // evictable blocks
   virtual std::size_t num_ghosts() const { return 0; }
   virtual std::size_t ghost_limit() const { return 0; }
-  virtual std::size_t bytes() const = 0;      // memory taken, without sizeof(*this)
+  virtual std::size_t bytes() const = 0;  // memory taken, without sizeof(*this)
 
   // ---- Order. All O(1) or O(log n), amortised; never a scan. ----
 

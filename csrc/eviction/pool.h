@@ -47,9 +47,7 @@ class Pool final : private Residency {
   std::uint32_t num_blocks() const { return queue_.num_slots(); }
   std::uint32_t num_free() const { return queue_.size(); }
   std::size_t num_groups() const { return windows_.size(); }
-  std::size_t bytes() const {
-    return queue_.bytes() + index_.bytes() + held_by_.size() * sizeof(held_by_[0]);
-  }
+  std::size_t bytes() const { return queue_.bytes() + index_.bytes() + held_by_.size() * sizeof(held_by_[0]); }
   FreeQueue& queue() { return queue_; }
   const FreeQueue& queue() const { return queue_; }
 
@@ -111,12 +109,12 @@ class Pool final : private Residency {
   void release(Slot slot);
 
   Windows windows_;
-  KeyIndex index_;                                  // content to its oldest block
+  KeyIndex index_;                                     // content to its oldest block
   std::unordered_map<Key, std::vector<Slot>> copies_;  // the other blocks of a content
-  std::vector<std::uint16_t> held_by_;              // requests that hold a block
+  std::vector<std::uint16_t> held_by_;                 // requests that hold a block
   FreeQueue queue_;
   std::unordered_map<Serial, std::vector<Running>> running_;  // one for each group
-  std::vector<Slot> found_;                         // scratch: a slot for each key of a prompt
+  std::vector<Slot> found_;                                   // scratch: a slot for each key of a prompt
 };
 
 }  // namespace eviction

@@ -63,7 +63,9 @@ class PythonPolicy final : public Policy {
     require(count == size_, "python policy: wrong size");
     if (nb::hasattr(policy_, "check")) policy_.attr("check")();
   }
-  void place(Slot, const Snapshot::Entry&, bool) override { throw std::logic_error("a Python policy cannot be handed over"); }
+  void place(Slot, const Snapshot::Entry&, bool) override {
+    throw std::logic_error("a Python policy cannot be handed over");
+  }
   Snapshot snapshot() const override { throw std::logic_error("a Python policy cannot be handed over"); }
 
   void admit(const Admission& request) override {

@@ -50,7 +50,8 @@ class ShadowHost {
   ShadowHost& operator=(const ShadowHost&) = delete;
 
   // ---- Events, in the engine's order. ----
-  void admit(Serial serial, std::span<const Key> keys, std::uint32_t prompt_tokens, std::uint32_t num_blocks, double now);
+  void admit(Serial serial, std::span<const Key> keys, std::uint32_t prompt_tokens, std::uint32_t num_blocks,
+             double now);
   void grow(Serial serial, std::uint32_t num_blocks);
   void finish(Serial serial, std::span<const Key> keys, double now);
   void advance(double now);

@@ -33,8 +33,7 @@ class ShadowSet {
   ShadowSet(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates, Windows windows)
       : block_size_(block_size), candidates_(std::move(candidates)) {
     for (const Candidate& candidate : candidates_) {
-      pools_.push_back(
-          std::make_unique<Pool>(make_policy(candidate.name, num_blocks, candidate.parameters), windows));
+      pools_.push_back(std::make_unique<Pool>(make_policy(candidate.name, num_blocks, candidate.parameters), windows));
     }
     counts_.hit_tokens.assign(candidates_.size(), 0);
   }
@@ -52,7 +51,8 @@ class ShadowSet {
   }
 
   // `prompt_tokens`: of the request; at least one of them is always computed.
-  void admit(Serial serial, std::span<const Key> keys, std::uint32_t prompt_tokens, std::uint32_t num_blocks, double now) {
+  void admit(Serial serial, std::span<const Key> keys, std::uint32_t prompt_tokens, std::uint32_t num_blocks,
+             double now) {
     const std::uint32_t limit = prompt_tokens > 0 ? (prompt_tokens - 1) / block_size_ : 0;
     ++counts_.requests;
     counts_.query_tokens += prompt_tokens;

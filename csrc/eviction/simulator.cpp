@@ -20,11 +20,10 @@ void Simulator::run_until(double time) {
     if (now >= time) return;
     // At the same time, ends go first: they make room.
     if (!running_.empty() && running_.top().time <= now) {
-      const std::size_t request = running_.top().request;
+      const Event event = running_.top();
       running_.pop();
-      const std::span<const Key> keys = keys_of(request, std::min(held_tokens(request) / block_size_, all_blocks(request)));
-      pool_.finish(request, keys, now);
-      if (shadows_ != nullptr) shadows_->finish(request, keys, now);
+      handle(event);
+      if (event.token < output_tokens(event.request)) continue;
     } else {
       waiting_.push_back(next_++);
     }
@@ -32,12 +31,39 @@ void Simulator::run_until(double time) {
   }
 }
 
+// Puts down when the request, which has sampled so many tokens, takes its next block
+// or ends. The keys and values of token j lie at place prompt + j - 1.
+void Simulator::expect(std::size_t request, double origin, std::uint32_t sampled) {
+  const std::uint32_t last = output_tokens(request);
+  const std::uint32_t place = (trace_.prompt_tokens[request] + sampled) % block_size_;
+  std::uint32_t token = sampled + 1 + (place == 0 ? 0 : block_size_ - place);
+  if (token >= last) token = last;
+  running_.push({origin + token * service_.decode_seconds, request, origin, token});
+}
+
+void Simulator::handle(const Event& event) {
+  const std::size_t request = event.request;
+  if (event.token < output_tokens(request)) {
+    const std::uint32_t blocks = (trace_.prompt_tokens[request] + event.token - 1) / block_size_ + 1;
+    pool_.grow(request, blocks);
+    if (shadows_ != nullptr) shadows_->grow(request, blocks);
+    expect(request, event.origin, event.token);
+    return;
+  }
+  const std::uint32_t filled =
+      std::min((trace_.prompt_tokens[request] + event.token - 1) / block_size_, all_blocks(request));
+  const std::span<const Key> keys = keys_of(request, filled);
+  pool_.finish(request, keys, event.time);
+  if (shadows_ != nullptr) shadows_->finish(request, keys, event.time);
+  --num_running_;
+}
+
 void Simulator::admit_waiting(double now) {
-  while (!waiting_.empty() && running_.size() < service_.max_running) {
+  while (!waiting_.empty() && num_running_ < service_.max_running) {
     const std::size_t request = waiting_.front();
     const std::uint32_t prompt_tokens = trace_.prompt_tokens[request];
     const std::uint32_t prompt_blocks = std::min(prompt_tokens / block_size_, all_blocks(request));
-    const std::uint32_t num_blocks = (held_tokens(request) + block_size_ - 1) / block_size_;
+    const std::uint32_t num_blocks = (prompt_tokens + block_size_ - 1) / block_size_;
     const std::span<const Key> keys = keys_of(request, prompt_blocks);
     const std::uint32_t limit = prompt_tokens > 0 ? (prompt_tokens - 1) / block_size_ : 0;
     const Pool::Admitted admitted = pool_.admit(request, keys, limit, num_blocks, now);
@@ -59,8 +85,8 @@ void Simulator::admit_waiting(double now) {
     counts_.waited += now - trace_.arrivals[request];
     counts_.free_blocks += pool_.num_free();
     const double prefill = static_cast<double>(prompt_tokens - hit_tokens) / service_.prefill_rate;
-    const double decode = output_tokens(request) * service_.decode_seconds;
-    running_.push({now + service_.base + prefill + decode, request});
+    ++num_running_;
+    expect(request, now + service_.base + prefill, 0);
   }
 }
 

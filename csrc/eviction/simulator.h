@@ -24,17 +24,17 @@ namespace eviction {
 
 // Columns, one entry for each request, in order of arrival.
 struct TraceView {
-  std::span<const double> arrivals;               // seconds
+  std::span<const double> arrivals;  // seconds
   std::span<const std::uint32_t> prompt_tokens;
   std::span<const std::uint32_t> output_tokens;
-  std::span<const std::uint64_t> offsets;         // one more than requests; into `keys`
-  std::span<const Key> keys;                      // full blocks of prompt and output
+  std::span<const std::uint64_t> offsets;  // one more than requests; into `keys`
+  std::span<const Key> keys;               // full blocks of prompt and output
 };
 
 struct ServiceModel {
-  double base = 0.2;                 // seconds a request takes at least
-  double prefill_rate = 8000.0;      // prompt tokens a second that are computed
-  double decode_seconds = 0.02;      // a token
+  double base = 0.2;             // seconds a request takes at least
+  double prefill_rate = 8000.0;  // prompt tokens a second that are computed
+  double decode_seconds = 0.02;  // a token
   std::size_t max_running = 64;
 };
 
@@ -46,9 +46,9 @@ class Simulator {
     std::uint64_t hit_blocks = 0;
     std::uint64_t query_tokens = 0;
     std::uint64_t hit_tokens = 0;
-    std::uint64_t refused = 0;       // larger than the whole pool
-    double waited = 0.0;             // seconds, all requests together
-    double free_blocks = 0.0;        // summed over admissions
+    std::uint64_t refused = 0;  // larger than the whole pool
+    double waited = 0.0;        // seconds, all requests together
+    double free_blocks = 0.0;   // summed over admissions
   };
 
   Simulator(TraceView trace, std::uint32_t block_size, std::unique_ptr<Policy> policy, ServiceModel service)
@@ -72,10 +72,13 @@ class Simulator {
   Pool& pool() { return pool_; }
 
  private:
-  struct End {
+  // A running request takes a block for its output, or ends.
+  struct Event {
     double time;
     std::size_t request;
-    bool operator>(const End& other) const {
+    double origin;        // output token j is sampled j tokens' times later
+    std::uint32_t token;  // that is sampled now; the last one ends the request
+    bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : request > other.request;
     }
   };
@@ -93,6 +96,8 @@ class Simulator {
   std::uint32_t held_tokens(std::size_t request) const {
     return trace_.prompt_tokens[request] + output_tokens(request) - 1;
   }
+  void expect(std::size_t request, double origin, std::uint32_t sampled);
+  void handle(const Event& event);
   void admit_waiting(double now);
 
   TraceView trace_;
@@ -103,7 +108,8 @@ class Simulator {
   std::vector<Key>* recorded_ = nullptr;
   std::size_t next_ = 0;
   std::deque<std::size_t> waiting_;
-  std::priority_queue<End, std::vector<End>, std::greater<End>> running_;
+  std::size_t num_running_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<Event>> running_;
   Counts counts_;
 };
 

@@ -42,9 +42,7 @@ class Arc final : public Policy {
   std::uint32_t size() const override { return t1_.size() + t2_.size(); }
   std::size_t num_ghosts() const override { return ghosts_.size(); }
   std::size_t ghost_limit() const override { return ghosts_.capacity(); }
-  std::size_t bytes() const override {
-    return base_bytes() + state_.size() + ghosts_.bytes();
-  }
+  std::size_t bytes() const override { return base_bytes() + state_.size() + ghosts_.bytes(); }
   double target() const { return target_; }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {

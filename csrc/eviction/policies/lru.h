@@ -14,8 +14,7 @@ namespace eviction {
 
 class Lru final : public Policy {
  public:
-  explicit Lru(std::uint32_t num_slots)
-      : Policy(num_slots), order_(links_), evictable_(num_slots, false) {}
+  explicit Lru(std::uint32_t num_slots) : Policy(num_slots), order_(links_), evictable_(num_slots, false) {}
 
   Traits traits() const override { return {.prefix_safe = true, .moves_on_hit = true, .upstream_order = true}; }
   std::uint32_t size() const override { return order_.size(); }

@@ -50,9 +50,7 @@ class S3Fifo final : public Policy {
   std::uint32_t size() const override { return small_.size() + main_.size(); }
   std::size_t num_ghosts() const override { return ghosts_.size(); }
   std::size_t ghost_limit() const override { return ghost_store_.capacity(); }
-  std::size_t bytes() const override {
-    return base_bytes() + state_.size() + ghost_store_.bytes();
-  }
+  std::size_t bytes() const override { return base_bytes() + state_.size() + ghost_store_.bytes(); }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
     learn(slot, key);
@@ -82,9 +80,8 @@ class S3Fifo final : public Policy {
 
   void check() const override {
     small_.check([this](Slot slot) { require((state_[slot] & (kMain | kQueued)) == kQueued, "s3fifo: wrong queue"); });
-    main_.check([this](Slot slot) {
-      require((state_[slot] & (kMain | kQueued)) == (kMain | kQueued), "s3fifo: wrong queue");
-    });
+    main_.check(
+        [this](Slot slot) { require((state_[slot] & (kMain | kQueued)) == (kMain | kQueued), "s3fifo: wrong queue"); });
     std::uint32_t queued = 0;
     for (Slot slot = 0; slot < num_slots(); ++slot) {
       if (!(state_[slot] & kQueued)) continue;
@@ -163,7 +160,8 @@ class S3Fifo final : public Policy {
   static int uses(std::uint8_t state) { return state & 3; }
 
   bool evict_small(std::size_t small, std::size_t main) const {
-    return small > 0 && (main == 0 || static_cast<double>(small) >= config_.small_ratio * static_cast<double>(small + main));
+    return small > 0 &&
+           (main == 0 || static_cast<double>(small) >= config_.small_ratio * static_cast<double>(small + main));
   }
   void remember(Key key) {
     const std::size_t limit = ghost_store_.capacity();

@@ -9,8 +9,8 @@ order of its shadow is handed over, in slices, while the old one goes on serving
 Nothing here waits, and nothing that fails here reaches a request: the policy that
 is live stays.
 
-What happens in one scheduler step is bounded: one slice of a hand-over, of at most
-`_COPIED` or `_PLACED` blocks. (docs/adaptive.md has the times.)
+What happens in one scheduler step is bounded; the most is one slice of a hand-over.
+(docs/adaptive.md has the times.)
 """
 
 import time
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm._eviction_C import ShadowHost
 from vllm.logger import init_logger
+
 from vllm.v1.core.eviction.adaptive_config import (
     DEFAULT_WINDOW,
     AdaptiveConfig,
@@ -28,6 +29,7 @@ from vllm.v1.core.eviction.adaptive_config import (
 )
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
+from vllm.v1.core.eviction.hand_over import HandOver
 from vllm.v1.core.eviction.hooks import EvictionHooks
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
 from vllm.v1.core.eviction.rules import (
@@ -46,10 +48,6 @@ if TYPE_CHECKING:
 
 logger = init_logger(__name__)
 
-_COPIED = 32768
-"""Slots copied in one step of a hand-over."""
-_PLACED = 4096
-"""Blocks placed in one step of a hand-over."""
 _GROWTH_SECONDS = 1.0
 """How often the shadows learn how many blocks running requests hold."""
 _KEPT_DECISIONS = 32
@@ -169,11 +167,7 @@ class AdaptiveHooks(EvictionHooks):
         self._mark_decides = False
         self._next_look = 0.0
         self._next_growth = 0.0
-        # A hand-over: to which candidate, and how far the residents are copied;
-        # None once all are copied, and `_placing` once the plan is carried out.
-        self._target: int | None = None
-        self._copied: int | None = None
-        self._placing = False
+        self._hand_over: HandOver | None = None
         self._pinned: int | None = None
         self._seconds = 0.0
         self._shadow_reported: dict[str, Any] = {}
@@ -217,15 +211,13 @@ class AdaptiveHooks(EvictionHooks):
         super().reset()
         self._rule = None
         self._mark = None
-        self._end_hand_over()
+        self._abandon_hand_over()
 
     # ---- One step. ----
 
     def _manage(self, now: float) -> None:
         if self._rule is None:
-            self._rule = make_rule(
-                self.config, self._window, len(self.candidates), now
-            )
+            self._rule = make_rule(self.config, self._window, len(self.candidates), now)
             self._next_look = min(now + self.config.interval, self._rule.next_decision)
             self._live_since = self._live_since or now
         if failure := self.host.failure:
@@ -234,7 +226,7 @@ class AdaptiveHooks(EvictionHooks):
         if now >= self._next_growth:
             self._next_growth = now + _GROWTH_SECONDS
             self._grow()
-        if self._target is not None:
+        if self._hand_over is not None:
             self._continue_hand_over(now)
         if self._mark is None and now >= self._next_look:
             self._ask(now)
@@ -317,38 +309,27 @@ class AdaptiveHooks(EvictionHooks):
     # ---- Hand-over. ----
 
     def _start_hand_over(self, choice: int, now: float) -> None:
-        if self._target is not None:  # still busy with the last one: start anew
-            self._end_hand_over()
-        self._target = choice
-        self._copied = 0
-        if not self.config.threaded:
-            while self._target is not None:
-                self._continue_hand_over(now)
+        self._abandon_hand_over()  # one that is under way starts anew
+        self._hand_over = HandOver(self.queue, choice)
+        while not self.config.threaded and self._hand_over is not None:
+            self._continue_hand_over(now)
 
     def _continue_hand_over(self, now: float) -> None:
-        assert self._target is not None
-        if self._copied is not None:
-            complete = self.queue.copy_residents(self._copied, _COPIED)
-            self._copied += _COPIED
-            if complete:
-                self.queue.ask_for_plan(self._target)
-                self._copied = None
-        elif not self._placing:
-            self._placing = self.queue.begin_hand_over()
-        elif self.queue.continue_hand_over(_PLACED):
-            self.live = self._target
+        assert self._hand_over is not None
+        if self._hand_over.advance():
+            self.live = self._hand_over.candidate
             self._live_since = now
             self._switches[self.live_label] += 1
-            self._end_hand_over()
+            self._hand_over = None
 
-    def _end_hand_over(self) -> None:
-        self.queue.abandon_hand_over()
-        self._target = self._copied = None
-        self._placing = False
+    def _abandon_hand_over(self) -> None:
+        if self._hand_over is not None:
+            self._hand_over.abandon()
+            self._hand_over = None
 
     def _stop(self, why: str) -> None:
         """The live policy stays; nothing is measured or decided any more."""
-        self._end_hand_over()
+        self._abandon_hand_over()
         self.queue.attach(None)
         self._report_failure(
             "The shadows of eviction policy adaptive failed (%s). "
@@ -387,7 +368,11 @@ class AdaptiveHooks(EvictionHooks):
     def status(self) -> dict[str, Any]:
         queries, hits = self._totals
         pinned = None if self._pinned is None else self.candidates[self._pinned].label
-        target = None if self._target is None else self.candidates[self._target].label
+        target = (
+            None
+            if self._hand_over is None
+            else self.candidates[self._hand_over.candidate].label
+        )
         return super().status() | {
             "live_seconds": round(self._now - (self._live_since or self._now), 3),
             "rule": resolve_rule(self.config, self._window),
@@ -425,23 +410,25 @@ class AdaptiveHooks(EvictionHooks):
         """
         queries, hits = self._totals
         labels = [candidate.label for candidate in self.candidates]
-        totals: dict[str, Any] = {
-            "shadow_queries": queries,
-            "shadow_hits": dict(zip(labels, hits, strict=True)),
-            "switches": dict(self._switches),
-            "seconds": self._seconds,
-            "shadow_seconds": self.host.busy_seconds,
-            "dropped": self.host.dropped,
+        return super().make_stats() | self._deltas(
+            {
+                "shadow_queries": queries,
+                "shadow_hits": dict(zip(labels, hits, strict=True)),
+                "switches": dict(self._switches),
+                "seconds": self._seconds,
+                "shadow_seconds": self.host.busy_seconds,
+                "dropped": self.host.dropped,
+            }
+        )
+
+    def _deltas(self, totals: dict[str, Any]) -> dict[str, Any]:
+        before, self._shadow_reported = self._shadow_reported, totals
+        return {
+            key: {
+                label: value - before.get(key, {}).get(label, 0)
+                for label, value in total.items()
+            }
+            if isinstance(total, dict)
+            else total - before.get(key, 0)
+            for key, total in totals.items()
         }
-        stats = super().make_stats()
-        for key, total in totals.items():
-            before = self._shadow_reported.get(key)
-            if isinstance(total, dict):
-                before = before or {}
-                stats[key] = {
-                    label: value - before.get(label, 0) for label, value in total.items()
-                }
-            else:
-                stats[key] = total - (before or 0)
-        self._shadow_reported = totals
-        return stats

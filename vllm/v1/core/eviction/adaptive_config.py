@@ -17,9 +17,7 @@ DEFAULT_WINDOW = 900.0
 class AdaptiveConfig:
     """Keys of `--eviction-config` under `adaptive`."""
 
-    candidates: list[Any] = field(
-        default_factory=lambda: ["lru", "s3fifo", "arc"]
-    )
+    candidates: list[Any] = field(default_factory=lambda: ["lru", "s3fifo", "arc"])
     """Policies to choose from, names or objects with a `name` and parameters. The
     first is live at the start. Each costs a shadow: memory and time on one thread."""
     rule: Literal["discounted", "window", "paper"] | None = None
@@ -102,7 +100,9 @@ def resolve_candidates(entries: list[Any]) -> list[Candidate]:
         )
     names = [name for name, _ in pairs]
     return [
-        Candidate(name, name if names.count(name) == 1 else _label(name, config), config)
+        Candidate(
+            name, name if names.count(name) == 1 else _label(name, config), config
+        )
         for name, config in pairs
     ]
 

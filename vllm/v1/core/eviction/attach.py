@@ -10,11 +10,13 @@ and upstream's queue is not touched.
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
+
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 
 if TYPE_CHECKING:
-    from vllm.v1.core.eviction.hooks import Hooks
     from vllm.v1.core.sched.scheduler import Scheduler
+
+    from vllm.v1.core.eviction.hooks import Hooks
 
 logger = init_logger(__name__)
 

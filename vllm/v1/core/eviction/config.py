@@ -79,7 +79,9 @@ def validate_eviction(
     """
     parameters = parse_config(policy, config)
     if window is not None and not (window > 0 and math.isfinite(window)):
-        raise ValueError(f"--eviction-window is {window:g}: must be more than 0 seconds.")
+        raise ValueError(
+            f"--eviction-window is {window:g}: must be more than 0 seconds."
+        )
     if policy == MANAGER:
         resolve_candidates(parameters.candidates)
         resolve_rule(parameters, window)
@@ -253,7 +255,12 @@ def _allowed(hint: Any) -> str:
     if literals:
         return "one of " + ", ".join(map(str, get_args(literals[0])))
     kind = getattr(hint, "__origin__", hint)
-    words = {float: "a number", int: "a whole number", bool: "true or false", list: "a list"}
+    words = {
+        float: "a number",
+        int: "a whole number",
+        bool: "true or false",
+        list: "a list",
+    }
     text = words.get(kind, getattr(kind, "__name__", str(kind)))
     limits = []
     for bound in getattr(hint, "__metadata__", ()):

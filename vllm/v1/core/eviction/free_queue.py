@@ -11,9 +11,10 @@ from typing import Any
 
 from vllm._eviction_C import LiveQueue, Policy
 from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, get_policy
-from vllm.v1.core.kv_cache_utils import KVCacheBlock
 
 
 class PolicyFreeQueue(LiveQueue):

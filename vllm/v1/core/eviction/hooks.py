@@ -9,6 +9,7 @@ that are retried and requests that resume after preemption are none.
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
+
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
@@ -146,9 +147,7 @@ class EvictionHooks(Hooks):
 
     """
 
-    def __init__(
-        self, policy: str, queue: PolicyFreeQueue, manager: "KVCacheManager"
-    ):
+    def __init__(self, policy: str, queue: PolicyFreeQueue, manager: "KVCacheManager"):
         super().__init__(manager)
         self.policy = policy
         self.queue = queue
@@ -160,7 +159,11 @@ class EvictionHooks(Hooks):
         hash_block_size = manager.block_pool.hash_block_size
         # Of each KV-cache group: id, block size, and how many hashes make a block.
         self._groups = [
-            (group.kv_cache_group_id, group.block_size, group.block_size // hash_block_size)
+            (
+                group.kv_cache_group_id,
+                group.block_size,
+                group.block_size // hash_block_size,
+            )
             for group in manager.coordinator.single_type_managers
         ]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from vllm.config import VllmConfig
+
 from vllm.v1.core.eviction.adaptive_config import resolve_candidates
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER, get_policy
-
 
 _COUNTERS = {
     "evictions": (

@@ -139,7 +139,9 @@ class Fifo(EvictionPolicy):
         del self._arrival[slot]
 
     def peek(self, n: int) -> list[int]:
-        ordered: Sequence[int] = sorted(self._evictable, key=self._evictable.__getitem__)
+        ordered: Sequence[int] = sorted(
+            self._evictable, key=self._evictable.__getitem__
+        )
         return list(ordered[:n])
 
     def clear(self) -> None:

@@ -215,7 +215,7 @@ class _RotatingFile:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         raw = os.fdopen(descriptor, "wb")
         if self._path.suffix == ".gz":
-            self._file = gzip.open(raw, "wb")  # type: ignore[assignment]
+            self._file = gzip.GzipFile(fileobj=raw, mode="wb")
         elif self._path.suffix == ".zst":
             import zstandard
 

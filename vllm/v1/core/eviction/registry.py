@@ -83,9 +83,14 @@ _NATIVE = {
     spec.name: spec
     for spec in (
         _native("lru", "the block released longest ago (vLLM's own order)"),
-        _native("s3fifo", "new blocks that were not used again soon", S3FIFOConfig, ghosts=True),
+        _native(
+            "s3fifo",
+            "new blocks that were not used again soon",
+            S3FIFOConfig,
+            ghosts=True,
+        ),
         _native("sieve", "the oldest block not used since the hand passed"),
-        _native("arc", "once-used or reused blocks, by a share that adapts", ghosts=True),
+        _native("arc", "once-used or reused blocks, in adaptive shares", ghosts=True),
     )
 }
 
@@ -151,7 +156,8 @@ def get_policy(name: str) -> PolicySpec:
         raise ValueError(
             f"Eviction policy {name!r} cannot be loaded: {error}"
         ) from error
-    if not (isinstance(policy_class, type) and issubclass(policy_class, EvictionPolicy)):
+    is_class = isinstance(policy_class, type)
+    if not (is_class and issubclass(policy_class, EvictionPolicy)):
         raise ValueError(
             f"Eviction policy {name!r} is {policy_class!r}, "
             "which is not a subclass of vllm.v1.core.eviction.policy.EvictionPolicy."

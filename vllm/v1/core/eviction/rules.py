@@ -181,7 +181,9 @@ class Window(Rule):
             for i, hits in enumerate(counts.hit_tokens):
                 if hits > counts.hit_tokens[choice]:
                     choice = i
-        rates = self._rates([float(hit) for hit in counts.hit_tokens], counts.query_tokens)
+        rates = self._rates(
+            [float(hit) for hit in counts.hit_tokens], counts.query_tokens
+        )
         return Decision(choice, rates, counts.query_tokens, start, now)
 
 

@@ -30,7 +30,7 @@ def group_windows(manager: "KVCacheManager") -> tuple[int, list[int]]:
     sizes = {group.block_size for group in managers}
     if len(sizes) > 1:
         raise ValueError(
-            f"its KV-cache groups have blocks of different sizes ({sorted(sizes)} tokens)"
+            f"its KV-cache groups have blocks of {sorted(sizes)} tokens, not one size"
         )
     windows = []
     for group in managers:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""A change of the live policy, in slices that fit into scheduler steps.
+
+Copy what the pool holds; have the shadows' thread make a plan of it; carry the plan
+out. The old policy chooses victims until the last slice is done. The work is in C++
+(`csrc/eviction/hand_over.h`); here is only how much of it fits into a step.
+"""
+
+from enum import Enum, auto
+
+from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
+
+COPIED_IN_A_STEP = 32768
+"""Slots."""
+PLACED_IN_A_STEP = 4096
+"""Blocks."""
+
+
+class _Phase(Enum):
+    COPY = auto()
+    PLAN = auto()
+    PLACE = auto()
+
+
+class HandOver:
+    """One change of policy, under way.
+
+    Args:
+        queue: Fed to the shadows.
+        candidate: Index of the one that is to be live.
+
+    """
+
+    def __init__(self, queue: PolicyFreeQueue, candidate: int):
+        self.candidate = candidate
+        self._queue = queue
+        self._phase = _Phase.COPY
+        self._copied = 0
+
+    def advance(self) -> bool:
+        """Do one slice.
+
+        Returns:
+            True when the new policy is in charge.
+
+        """
+        queue = self._queue
+        if self._phase is _Phase.COPY:
+            complete = queue.copy_residents(self._copied, COPIED_IN_A_STEP)
+            self._copied += COPIED_IN_A_STEP
+            if complete:
+                queue.ask_for_plan(self.candidate)
+                self._phase = _Phase.PLAN
+        elif self._phase is _Phase.PLAN:
+            if queue.begin_hand_over():
+                self._phase = _Phase.PLACE
+        else:
+            return queue.continue_hand_over(PLACED_IN_A_STEP)
+        return False
+
+    def abandon(self) -> None:
+        """The old policy stays."""
+        self._queue.abandon_hand_over()
