@@ -9,7 +9,7 @@ same contract, and a policy in Python stands among them.
 import os
 from collections.abc import Iterator
 
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # each reset logs a line
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # each reset logs a line
 
 import pytest
 from hypothesis import HealthCheck, settings

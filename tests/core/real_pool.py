@@ -97,8 +97,13 @@ def ask(
     queue: PolicyFreeQueue, content: int, hit: KVCacheBlock | None, group: int = 0
 ) -> None:
     """Tell the policy that a new request asked for one content."""
-    given, num_hits = ([hit], 1) if hit is not None else ([], 0)
-    queue.admit(1, [(group, [hash_of(content)], given, num_hits)], 0.0)
+    admit(queue, [(group, [hash_of(content)], [hit] if hit else [], int(hit is not None))])
+
+
+def admit(queue: PolicyFreeQueue, groups: list[tuple], serial: int = 1) -> None:
+    """The same for any request: group, hashes, blocks, how many were given."""
+    num_blocks = max(len(hashes) for _, hashes, _, _ in groups)
+    queue.admit(serial, groups, num_blocks * BLOCK_SIZE, num_blocks, float(serial))
 
 
 def ids(blocks: list[KVCacheBlock]) -> list[int]:

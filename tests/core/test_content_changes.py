@@ -8,6 +8,7 @@ The queue has to find out by itself, at the latest when it decides.
 import pytest
 from real_pool import (
     BLOCK_SIZE,
+    admit,
     ask,
     check_pool,
     drain,
@@ -88,9 +89,9 @@ def test_a_partial_block_becomes_a_full_one_while_in_use(policy: str) -> None:
     assert queue.evictions == 1
     if queue.ghost_limit:
         partial, full = request.block_hashes
-        queue.admit(1, [(0, [partial], [], 0)], 0.0)
+        admit(queue, [(0, [partial], [], 0)])
         assert queue.ghost_hits == 0
-        queue.admit(2, [(0, [full], [], 0)], 0.0)
+        admit(queue, [(0, [full], [], 0)])
         assert queue.ghost_hits == 1
 
 
@@ -142,6 +143,25 @@ def test_a_stale_block_does_not_hide_a_new_one(policy: str) -> None:
     assert sorted(drain(pool)) == [1, 2, 3, 4, 5]
     check_pool(pool)
     assert queue.evictions == 2
+    assert queue.failure == ""
+
+
+@pytest.mark.timeout(30)
+def test_a_stale_block_may_outlive_the_new_one(policy: str) -> None:
+    """Then its content is a ghost while the stale block still stands in a queue."""
+    pool, queue = make_pool_with(policy, 6)
+    for content in range(1, 40):
+        # One that is hit stays longer than those that are not.
+        stale = store(pool, content)[0]
+        pool.touch([stale])
+        ask(queue, content, stale)
+        pool.free_blocks([stale])
+        pool.evict_blocks({stale.block_id})
+        store(pool, content, *range(100 + content, 104 + content))
+        check_pool(pool)
+        ask(queue, content, find(pool, content))
+        store(pool, content, *range(200 + content, 203 + content))
+        check_pool(pool)
     assert queue.failure == ""
 
 
