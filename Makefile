@@ -10,7 +10,7 @@ RUN    := $(VENV)/bin/python
 
 # What is served: the small model that `make model` fetches, or your own.
 MODEL  ?= models/SmolLM2-135M-Instruct
-POLICY ?= s3fifo
+POLICY ?= adaptive
 PORT   ?= 8000
 # The CPU backend wants blocks in multiples of 32 tokens and a size in GiB.
 SERVE_ARGS ?= --served-model-name $(notdir $(MODEL)) --max-model-len 4096 --block-size 32
