@@ -124,7 +124,12 @@ void bind_pool(nb::module_& module) {
             return std::pair(admitted.hits, admitted.fits);
           },
           "serial"_a, "keys"_a, "limit"_a, "num_blocks"_a, "now"_a, "Return (hits, whether it fits).")
-      .def("grow", &Pool::grow, "serial"_a, "num_blocks"_a)
+      .def(
+          "grow",
+          [](Pool& pool, Serial serial, std::uint32_t num_blocks, const std::vector<Key>& keys) {
+            pool.grow(serial, num_blocks, keys);
+          },
+          "serial"_a, "num_blocks"_a, "keys"_a = std::vector<Key>{})
       .def(
           "finish",
           [](Pool& pool, Serial serial, const std::vector<Key>& keys, double now) { pool.finish(serial, keys, now); },

@@ -96,22 +96,17 @@ Pool::Admitted Pool::admit(Serial serial, std::span<const Key> keys, std::uint32
       }
     }
     allocate(end - std::min(start, end), run.slots);
-    run.filled = length;
+    run.filled = start;
   }
-  for (std::size_t group = 0; group < groups; ++group) {
-    const Running& run = request[group];
-    const std::uint32_t end = std::min(length, run.first + static_cast<std::uint32_t>(run.slots.size()));
-    for (std::uint32_t i = std::max(hits, run.first); i < end; ++i) {
-      fill(run.slots[i - run.first], keys[group * length + i]);
-    }
-  }
+  for (std::size_t group = 0; group < groups; ++group) fill(request[group], keys.subspan(group * length, length));
   queue_.admit({serial, keys, found_, now});
   return {hits, true};
 }
 
-void Pool::grow(Serial serial, std::uint32_t num_blocks) {
+void Pool::grow(Serial serial, std::uint32_t num_blocks, std::span<const Key> keys) {
   const auto found = running_.find(serial);
   if (found == running_.end()) return;
+  const std::size_t length = keys.size() / windows_.size();
   for (std::size_t group = 0; group < windows_.size(); ++group) {
     Running& run = found->second[group];
     const std::uint32_t window = windows_[group];
@@ -123,22 +118,14 @@ void Pool::grow(Serial serial, std::uint32_t num_blocks) {
         ++run.first;
       }
     }
+    fill(run, keys.subspan(group * length, length));
   }
 }
 
 void Pool::finish(Serial serial, std::span<const Key> keys, double now) {
+  grow(serial, static_cast<std::uint32_t>(keys.size() / windows_.size()), keys);
   const auto found = running_.find(serial);
   if (found == running_.end()) return;
-  const std::size_t groups = windows_.size();
-  const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
-  grow(serial, length);
-  for (std::size_t group = 0; group < groups; ++group) {
-    Running& run = found->second[group];
-    const std::uint32_t end = std::min<std::uint32_t>(length, run.first + static_cast<std::uint32_t>(run.slots.size()));
-    for (std::uint32_t i = std::max(run.filled, run.first); i < end; ++i) {
-      fill(run.slots[i - run.first], keys[group * length + i]);
-    }
-  }
   queue_.finish(serial, keys, now);
   for (Running& run : found->second) {
     for (std::size_t i = run.slots.size(); i-- > 0;) release(run.slots[i]);
@@ -173,6 +160,13 @@ void Pool::fill(Slot slot, Key key) {
   } else {
     copies_[key].push_back(slot);
   }
+}
+
+// Gives the blocks that became full their content.
+void Pool::fill(Running& run, std::span<const Key> keys) {
+  const std::uint32_t end = static_cast<std::uint32_t>(std::min(keys.size(), run.first + run.slots.size()));
+  for (std::uint32_t i = std::max(run.filled, run.first); i < end; ++i) fill(run.slots[i - run.first], keys[i]);
+  run.filled = std::max(run.filled, end);
 }
 
 void Pool::empty(Slot slot) {

@@ -64,12 +64,13 @@ class Pool final : private Residency {
   };
   Admitted admit(Serial serial, std::span<const Key> keys, std::uint32_t limit, std::uint32_t num_blocks, double now);
 
-  // The request holds more blocks by now. Takes what there is when too few are free.
-  void grow(Serial serial, std::uint32_t num_blocks);
+  // The request holds more blocks by now, and those of `keys` are full: of all its
+  // blocks from the start, as for `lookup`; none when it is not known. Takes what
+  // there is when too few are free.
+  void grow(Serial serial, std::uint32_t num_blocks, std::span<const Key> keys = {});
 
-  // The request ends. `keys`: of all blocks that it filled, as for `lookup`; those
-  // that were not known at its admission get their content now, and are taken now
-  // if no `grow` has told of them.
+  // The request ends. `keys`: of all blocks that it filled. Those that no `grow` has
+  // told of are taken and get their content now.
   void finish(Serial serial, std::span<const Key> keys, double now);
 
   // The prefix cache was reset: no content is left, requests keep their blocks.
@@ -104,6 +105,7 @@ class Pool final : private Residency {
   // Appends n blocks. As in vLLM, all are chosen before the first loses its content.
   void allocate(std::size_t n, std::vector<Slot>& out);
   void fill(Slot slot, Key key);
+  void fill(Running& run, std::span<const Key> keys);
   void empty(Slot slot);
   void hold(Slot slot);
   void release(Slot slot);

@@ -62,8 +62,8 @@ class ShadowSet {
       counts_.hit_tokens[i] += std::uint64_t{pools_[i]->admit(serial, keys, limit, num_blocks, now).hits} * block_size_;
     }
   }
-  void grow(Serial serial, std::uint32_t num_blocks) {
-    for (auto& pool : pools_) pool->grow(serial, num_blocks);
+  void grow(Serial serial, std::uint32_t num_blocks, std::span<const Key> keys = {}) {
+    for (auto& pool : pools_) pool->grow(serial, num_blocks, keys);
   }
   void finish(Serial serial, std::span<const Key> keys, double now) {
     for (auto& pool : pools_) pool->finish(serial, keys, now);

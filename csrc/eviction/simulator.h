@@ -5,9 +5,10 @@
 // wait in order, are admitted while there is room, hold their blocks for as long as
 // prefill and decoding take, and release them. Offline only.
 //
-// The blocks of the output are taken at the admission, as if reserved: growing step
-// by step would change when a victim is chosen by seconds, and bring preemption,
-// which is vLLM's answer to an overload that a cache study does not want.
+// A request is admitted when there is room for its prompt, and takes a block for its
+// output when the last one is full, as in vLLM. Where vLLM would preempt another
+// request because there is none, this one goes without: preemption is an answer to
+// overload, which a cache study does not want.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +60,7 @@ class Simulator {
   // Admitted prompts' keys are appended to it, or null. Not owned.
   void record(std::vector<Key>* keys) { recorded_ = keys; }
 
-  bool done() const { return next_ == trace_.arrivals.size() && running_.empty() && waiting_.empty(); }
+  bool done() const { return next_ == trace_.arrivals.size() && events_.empty() && waiting_.empty(); }
   // The time of the next event; infinity when done.
   double next_time() const;
   // Handles all events before `time`.
@@ -91,11 +92,6 @@ class Simulator {
   }
   // No engine answers with nothing.
   std::uint32_t output_tokens(std::size_t request) const { return std::max(1u, trace_.output_tokens[request]); }
-  // Whose keys and values are in the cache at the end: the token that is sampled
-  // last has none.
-  std::uint32_t held_tokens(std::size_t request) const {
-    return trace_.prompt_tokens[request] + output_tokens(request) - 1;
-  }
   void expect(std::size_t request, double origin, std::uint32_t sampled);
   void handle(const Event& event);
   void admit_waiting(double now);
@@ -108,8 +104,8 @@ class Simulator {
   std::vector<Key>* recorded_ = nullptr;
   std::size_t next_ = 0;
   std::deque<std::size_t> waiting_;
-  std::size_t num_running_ = 0;
-  std::priority_queue<Event, std::vector<Event>, std::greater<Event>> running_;
+  std::size_t running_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   Counts counts_;
 };
 
