@@ -22,6 +22,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "hand_over.h"
@@ -186,7 +187,11 @@ class FreeQueue {
       const bool seen = guarded([&] {
         order = policy_->peek(want);
         require(order.size() == want, "it looked ahead at another number of blocks than there are");
-        for (const Slot slot : order) require(is_ordered(slot), "it looked ahead at a block that is not evictable");
+        std::unordered_set<Slot> seen;
+        for (const Slot slot : order) {
+          require(is_ordered(slot), "it looked ahead at a block that is not evictable");
+          require(seen.insert(slot).second, "it looked ahead at a block twice");
+        }
       });
       if (!seen) order = policy_->peek(want);
       out.insert(out.end(), order.begin(), order.end());
