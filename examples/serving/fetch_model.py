@@ -130,7 +130,10 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--out", type=Path, default=OUT, help="the model's folder (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=OUT,
+        help="the model's folder (default: %(default)s)",
     )
     arguments = parser.parse_args()
     # Nothing here may wait for a hub that cannot be reached.

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Can these two runs be told apart, or was the slice too short?
+
+Both policies answered the same requests, so the runs are compared request by request:
+a paired bootstrap draws requests with replacement, the same ones for both, and takes
+the difference anew. Requests that follow each other are alike (a burst of one
+conversation, a large prompt that empties the pool), so whole runs of consecutive
+requests are drawn. If the middle 95 % of the differences lie on one side of zero, the
+policies are told apart on traffic like this slice; else the slice is too short.
+
+The servers ran side by side and took turns, see replay.py. Without that the times of
+two runs would differ by whatever else the machine did, and the bootstrap, which sees
+each run from inside only, would call that a difference between the policies.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from replay import Answer
+
+Statistic = Callable[[np.ndarray], float]
+
+RESAMPLES = 2000
+RUN = 20  # consecutive requests that are drawn together
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Second minus first, with the interval that the bootstrap gives."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether zero is outside of the interval."""
+        return self.low > 0 or self.high < 0
+
+
+def arrays(answers: list[Answer]) -> np.ndarray:
+    """Answers as rows of (ttft, prompt tokens, cached tokens)."""
+    return np.array([(a.ttft, a.prompt_tokens, a.cached_tokens) for a in answers])
+
+
+def hit_rate(rows: np.ndarray) -> float:
+    """Share of the prompt tokens that were cached."""
+    return float(rows[:, 2].sum() / rows[:, 1].sum())
+
+
+def ttft(quantile: float) -> Statistic:
+    """A statistic: the quantile of the time to first token, in seconds."""
+    return lambda rows: float(np.quantile(rows[:, 0], quantile))
+
+
+def difference(
+    first: list[Answer], second: list[Answer], statistic: Statistic
+) -> Difference:
+    """How much a statistic differs between two runs over the same requests.
+
+    Args:
+        first: Answers of one policy.
+        second: Answers of the other to the same requests, in the same order.
+        statistic: Of rows as ``arrays`` makes them.
+
+    Raises:
+        ValueError: The runs have not the same length, or no requests.
+    """
+    if len(first) != len(second) or not first:
+        raise ValueError(f"runs of {len(first)} and {len(second)} requests")
+    one, two = arrays(first), arrays(second)
+    length = min(RUN, len(one))
+    random = np.random.default_rng(0)
+    draws = []
+    for _ in range(RESAMPLES):
+        starts = random.integers(0, len(one) - length + 1, -(-len(one) // length))
+        picked = (starts[:, None] + np.arange(length)).ravel()[: len(one)]
+        draws.append(statistic(two[picked]) - statistic(one[picked]))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return Difference(statistic(two) - statistic(one), float(low), float(high))

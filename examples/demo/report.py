@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""What two policies did with a load: a table, and what follows from it in words."""
+
+from dataclasses import dataclass
+
+import compare
+from replay import Answer
+from rich.console import Console
+from rich.table import Table
+
+FOOTNOTE = (
+    "Hit rate: cached tokens of all prompt tokens, as /metrics counts them. Evictions "
+    "are not counted under lru, which is vLLM's own queue, untouched. Told apart: a "
+    f"paired bootstrap over runs of {compare.RUN} requests, see "
+    "examples/demo/compare.py."
+)
+
+
+@dataclass
+class Run:
+    """What one policy did with one load."""
+
+    answers: list[Answer]
+    evictions: float | None  # None where they are not counted
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A row of the table: a statistic with its unit, and which way is better."""
+
+    name: str
+    statistic: compare.Statistic
+    factor: float
+    unit: str
+    more_is_better: bool
+
+
+MEASURES = (
+    Measure("hit rate", compare.hit_rate, 100, "%", True),
+    Measure("TTFT p50", compare.ttft(0.5), 1000, "ms", False),
+    Measure("TTFT p95", compare.ttft(0.95), 1000, "ms", False),
+)
+
+
+def show(load: str, runs: dict[str, Run], console: Console) -> None:
+    """Prints a load's table and, for each measure, which policy was better.
+
+    Args:
+        load: Its name.
+        runs: Of two policies, over the same requests.
+        console: Of rich.
+    """
+    (first, one), (second, two) = runs.items()
+    title = f"{load}: {len(one.answers)} requests"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for column in (first, second, "difference", "95 % interval", "told apart"):
+        table.add_column(column, justify="right")
+    better: dict[str, list[str]] = {first: [], second: []}
+    open_questions = []
+    for measure in MEASURES:
+        gap = compare.difference(one.answers, two.answers, measure.statistic)
+        values = [
+            measure.statistic(compare.arrays(run.answers)) * measure.factor
+            for run in (one, two)
+        ]
+        table.add_row(
+            measure.name,
+            *(f"{value:.1f} {measure.unit}" for value in values),
+            f"{gap.value * measure.factor:+.1f}",
+            f"{gap.low * measure.factor:+.1f} … {gap.high * measure.factor:+.1f}",
+            "yes" if gap.told_apart else "no",
+        )
+        if gap.told_apart:
+            winner = second if (gap.value > 0) == measure.more_is_better else first
+            better[winner].append(measure.name)
+        else:
+            open_questions.append(measure.name)
+    evictions = [
+        "–" if run.evictions is None else f"{run.evictions:.0f}" for run in (one, two)
+    ]
+    table.add_row("evictions", *evictions, "", "", "")
+    console.print(table)
+    for policy, names in better.items():
+        if names:
+            console.print(f"{load}: {policy} is better in {', '.join(names)}")
+    if open_questions:
+        console.print(
+            f"{load}: the slice is too short to tell {first} and {second} apart in "
+            f"{', '.join(open_questions)}"
+        )
