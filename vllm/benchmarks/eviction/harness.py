@@ -39,15 +39,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from vllm._eviction_C import ServiceModel
-from vllm.benchmarks.eviction.null_engine import VirtualClock, make_scheduler
-from vllm.benchmarks.eviction.replay import Candidate, Result
-from vllm.benchmarks.eviction.trace import Trace
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
+
+from vllm.benchmarks.eviction.null_engine import VirtualClock, make_scheduler
+from vllm.benchmarks.eviction.replay import Candidate, Result
+from vllm.benchmarks.eviction.trace import Trace
 
 _HASH_BYTES = 32  # as of sha256, vLLM's default
 
@@ -157,7 +157,9 @@ class Harness:
             heapq.heappop(self._due)
         due = self._due[0][0] if self._due else math.inf
         arrivals = self._trace.arrivals
-        return min(float(arrivals[self._next]), due) if self._next < len(arrivals) else due
+        return (
+            min(float(arrivals[self._next]), due) if self._next < len(arrivals) else due
+        )
 
     def run(self, until: float = math.inf) -> None:
         """Handle all that happens before a time.
@@ -183,7 +185,9 @@ class Harness:
         """What was counted so far; hits are those of each first admission."""
         queue = self.scheduler.kv_cache_manager.block_pool.free_block_queue
         return Result(
-            hit_rate=self._hit_blocks / self._query_blocks if self._query_blocks else 0.0,
+            hit_rate=self._hit_blocks / self._query_blocks
+            if self._query_blocks
+            else 0.0,
             query_blocks=self._query_blocks,
             hit_blocks=self._hit_blocks,
             requests=self._admitted,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from vllm.config import (
     CacheConfig,
     DeviceConfig,

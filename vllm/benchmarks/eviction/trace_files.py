@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Reads traces that name the blocks of each prompt: a JSON object a line.
+
+    timestamp       milliseconds
+    input_length    tokens
+    output_length   tokens
+    hash_ids        an id for each block of the prompt, the last one maybe partial;
+                    equal ids mean equal prefixes
+    hash_runs       the same as [first id, how many] of consecutive ids
+    session         optional
+
+Mooncake's published traces have blocks of 512 tokens. An id can be read as several
+smaller blocks: those of one id are always used together, but how much of a partial
+block was used, and which blocks an end of a request leaves, is then seen in finer
+grain. Lines are read one by one; `.gz` and `.zst` are unpacked on the way.
+
+What the model answered is not in such a trace, although the next request of the
+conversation repeats it under ids of its own. The blocks of an answer get names that
+no one asks for: they take room, as they do in an engine.
+"""
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vllm.benchmarks.eviction.trace import Trace
+
+_ANSWERS = np.uint64(1) << np.uint64(62)  # where the numbers of answers' blocks begin
+_MAX_ANSWER_BLOCKS = np.uint64(1) << np.uint64(24)
+
+
+def read_block_ids(
+    path: str | Path,
+    tokens_per_id: int = 512,
+    block_size: int | None = None,
+    seconds: float | None = None,
+) -> Trace:
+    """Read a trace of block ids.
+
+    Args:
+        path: The file.
+        tokens_per_id: Tokens that an id in the file stands for.
+        block_size: Tokens of a block in the result; must divide `tokens_per_id`,
+            and is that by default.
+        seconds: Requests that come later than this after the first are left out.
+
+    Returns:
+        Requests in order of arrival, the first at 0 seconds.
+
+    Raises:
+        ValueError: The block size does not fit, or a line cannot be understood; one
+            line that says where.
+
+    """
+    size = tokens_per_id if block_size is None else block_size
+    if size <= 0 or tokens_per_id % size:
+        raise ValueError(
+            f"block_size is {size}: must divide the {tokens_per_id} tokens of an id."
+        )
+    rows: list[tuple[float, int, int, int]] = []
+    keys: list[NDArray[np.uint64]] = []
+    for number, line in _lines(Path(path)):
+        try:
+            request = json.loads(line)
+            row, ids = _row(request), _ids(request)
+            keys.append(_keys(row, ids, len(rows), tokens_per_id, size))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path}, line {number}: {reason}") from None
+        rows.append(row)
+    order = sorted(range(len(rows)), key=lambda i: rows[i][0])
+    if order and seconds is not None:
+        last = rows[order[0]][0] + seconds
+        order = [i for i in order if rows[i][0] <= last]
+    columns = [rows[i] for i in order]
+    names = [keys[i] for i in order]
+    offsets = np.zeros(len(names) + 1, dtype=np.uint64)
+    np.cumsum([len(name) for name in names], out=offsets[1:])
+    arrivals = np.array([row[0] for row in columns], dtype=np.float64)
+    return Trace(
+        block_size=size,
+        arrivals=arrivals - arrivals[0] if len(arrivals) else arrivals,
+        prompt_tokens=np.array([row[1] for row in columns], dtype=np.uint32),
+        output_tokens=np.array([row[2] for row in columns], dtype=np.uint32),
+        offsets=offsets,
+        keys=np.concatenate(names) if names else np.zeros(0, dtype=np.uint64),
+        sessions=np.array([row[3] for row in columns], dtype=np.int64),
+    )
+
+
+def _row(request: dict[str, Any]) -> tuple[float, int, int, int]:
+    """Arrival in seconds, tokens in, tokens out, session or -1."""
+    prompt, output = int(request["input_length"]), int(request["output_length"])
+    if prompt < 0 or output < 0:
+        raise ValueError(f"lengths are {prompt} and {output}: must not be negative.")
+    return (
+        float(request["timestamp"]) / 1000,
+        prompt,
+        output,
+        int(request.get("session", -1)),
+    )
+
+
+def _ids(request: dict[str, Any]) -> NDArray[np.uint64]:
+    if "hash_runs" in request:
+        runs = [np.arange(first, first + n) for first, n in request["hash_runs"]]
+        ids = np.concatenate(runs) if runs else np.zeros(0, dtype=np.int64)
+    else:
+        ids = np.array(request["hash_ids"], dtype=np.int64)
+    if len(ids) and ids.min() < 0:
+        raise ValueError(f"block id {ids.min()} is negative.")
+    return ids.astype(np.uint64)
+
+
+def _keys(
+    row: tuple[float, int, int, int],
+    ids: NDArray[np.uint64],
+    index: int,
+    tokens_per_id: int,
+    block_size: int,
+) -> NDArray[np.uint64]:
+    """Keys of the full blocks of prompt and answer."""
+    _, prompt, output, _ = row
+    prompt_blocks = prompt // block_size
+    blocks = max(prompt_blocks, (prompt + max(output, 1) - 1) // block_size)
+    each = tokens_per_id // block_size
+    if len(ids) * each < prompt_blocks:
+        raise ValueError(f"{len(ids)} block ids do not cover {prompt} tokens.")
+    children = ids[:, None] * np.uint64(each) + np.arange(each, dtype=np.uint64)
+    numbers = np.empty(blocks, dtype=np.uint64)
+    numbers[:prompt_blocks] = children.ravel()[:prompt_blocks]
+    numbers[prompt_blocks:] = (
+        _ANSWERS
+        + np.uint64(index) * _MAX_ANSWER_BLOCKS
+        + np.arange(blocks - prompt_blocks, dtype=np.uint64)
+    )
+    return _mixed(numbers)
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread over 64 bits, one to one: a policy's key is a hash."""
+    keys = numbers + np.uint64(1)
+    keys *= np.uint64(0x9E3779B97F4A7C15)
+    keys ^= keys >> np.uint64(32)
+    keys *= np.uint64(0xD6E8FEB86659FD93)
+    keys ^= keys >> np.uint64(29)
+    return keys
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open("rb") as file:
+        if path.suffix == ".zst":
+            import zstandard
+
+            stream: Any = zstandard.ZstdDecompressor().stream_reader(file)
+        elif path.suffix == ".gz":
+            stream = gzip.GzipFile(fileobj=file)
+        else:
+            stream = file
+        for number, line in enumerate(io.TextIOWrapper(stream, "utf-8"), 1):
+            if line.strip():
+                yield number, line
