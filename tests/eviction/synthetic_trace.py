@@ -64,3 +64,28 @@ def _count_from(first: int) -> Iterator[int]:
     while True:
         yield first
         first += 1
+
+
+def synthetic_requests(num_requests: int = 2_000, seed: int = 1) -> list[list[int]]:
+    """Return the block keys of each request, a prefix first.
+
+    Conversations that grow, under a few system prompts; some go on at once, some
+    much later, and some requests come once.
+    """
+    draw = Lcg(seed)
+    fresh = _count_from(1)
+    systems = [[next(fresh) for _ in range(2 + draw.below(7))] for _ in range(8)]
+    weights = list(accumulate(2**16 // (rank + 1) for rank in range(len(systems))))
+    conversations: list[list[int]] = []
+    requests = []
+    for _ in range(num_requests):
+        if conversations and draw.below(100) < 60:
+            window = min(len(conversations), 12 if draw.below(3) else 200)
+            at = len(conversations) - 1 - draw.below(window)
+            path = conversations.pop(at)
+        else:
+            path = list(systems[_rank(weights, draw.below(weights[-1]))])
+        path = path + [next(fresh) for _ in range(1 + draw.below(6))]
+        conversations.append(path)
+        requests.append(path)
+    return requests

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Hits of every native policy on the synthetic traces, at eight capacities.
+
+    python tests/eviction/golden_counts.py            prints the table
+    python tests/eviction/golden_counts.py --write    writes golden_counts.json
+
+The committed file changes only when a policy is meant to choose otherwise; say in
+the commit why. `accesses` is one block at a time with none in use, as in the
+papers; `requests` holds the blocks of twelve requests at a time, as the engine
+does.
+"""
+
+import argparse
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+
+from request_pool import RequestPool
+from synthetic_trace import synthetic_requests, synthetic_trace
+from unpinned_cache import count_hits
+from vllm._eviction_C import make_policy, native_policies
+
+FILE = Path(__file__).with_suffix(".json")
+CAPACITIES = (20, 40, 80, 160, 320, 640, 1280, 2560)
+POOL_SIZES = (250, 350, 450, 600, 800, 1100, 1600, 2500)
+NUM_RUNNING = 12
+# Beside the defaults: the parameters with which a paper is reproduced.
+VARIANTS = {"s3fifo": {"s3fifo promotion=2": {"promotion": 2.0}}}
+
+_accesses = cache(synthetic_trace)
+_requests = cache(synthetic_requests)
+
+Table = dict[str, list[int]]
+
+
+def variants(name: str) -> dict[str, dict[str, float]]:
+    return {name: {}} | VARIANTS.get(name, {})
+
+
+def hits_of_accesses(name: str, parameters: dict[str, float]) -> list[int]:
+    trace = _accesses()
+    return [count_hits(name, size, trace, **parameters) for size in CAPACITIES]
+
+
+def hits_of_requests(name: str, parameters: dict[str, float]) -> list[int]:
+    return [_hits_in_pool(name, size, parameters) for size in POOL_SIZES]
+
+
+def _hits_in_pool(name: str, num_blocks: int, parameters: dict[str, float]) -> int:
+    pool = RequestPool(make_policy(name, num_blocks, parameters), num_blocks)
+    total = 0
+    for keys in _requests():
+        while (hits := pool.admit(keys)) is None:  # wait for blocks
+            pool.finish(pool.running[0])
+        total += hits
+        if len(pool.running) >= NUM_RUNNING:
+            pool.finish(pool.running[0])
+    pool.policy.check()
+    return total
+
+
+def golden_counts() -> dict[str, Table]:
+    counts: dict[str, Table] = {"accesses": {}, "requests": {}}
+    for name in native_policies():
+        for label, parameters in variants(name).items():
+            counts["accesses"][label] = hits_of_accesses(name, parameters)
+            counts["requests"][label] = hits_of_requests(name, parameters)
+    return counts
+
+
+def digest_of_traces() -> str:
+    traces = json.dumps([_accesses(), _requests()])
+    return hashlib.sha256(traces.encode()).hexdigest()
+
+
+def as_json(counts: dict[str, Table]) -> str:
+    """A line for each policy, so that a change reads well as a diff."""
+    parts = [f'  "traces": "{digest_of_traces()}"']
+    for kind, table in counts.items():
+        lines = [f'    "{label}": {json.dumps(hits)}' for label, hits in table.items()]
+        parts.append(f'  "{kind}": {{\n' + ",\n".join(lines) + "\n  }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
+    write = parser.parse_args().write
+    counts = golden_counts()
+    for kind, sizes in (("accesses", CAPACITIES), ("requests", POOL_SIZES)):
+        print(f"{kind:20}", *(f"{size:>7}" for size in sizes))
+        for label, hits in counts[kind].items():
+            print(f"  {label:18}", *(f"{count:>7}" for count in hits))
+    if write:
+        FILE.write_text(as_json(counts))
+
+
+if __name__ == "__main__":
+    main()
