@@ -8,12 +8,15 @@ same contract, and a policy in Python stands among them.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # each reset logs a line
 
 import pytest
 from hypothesis import HealthCheck, settings
 from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import init_none_hash
+
 from vllm.v1.core.eviction.registry import (
     DEFAULT_POLICY,
     get_policy,
@@ -21,9 +24,9 @@ from vllm.v1.core.eviction.registry import (
     register_policy,
     unregister_policy,
 )
-from vllm.v1.core.kv_cache_utils import init_none_hash
 
 PYTHON_FIFO = "test-fifo"
+LISTENER = "test-listener"
 
 # Fuzzing finds a new fault at any time, but a failing test must fail again.
 settings.register_profile(
@@ -55,10 +58,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _python_policy() -> Iterator[None]:
+def _python_policies() -> Iterator[None]:
     register_policy(PYTHON_FIFO, "vllm.v1.core.eviction.policy", "Fifo")
+    register_policy(LISTENER, "listening_policy", "Listener")
     yield
+    unregister_policy(LISTENER)
     unregister_policy(PYTHON_FIFO)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model that only a scheduler can use."""
+    from real_scheduler import write_model
+
+    return write_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="session", autouse=True)

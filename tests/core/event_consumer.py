@@ -36,7 +36,9 @@ class EventConsumer:
             if isinstance(event, AllBlocksCleared):
                 self.copies.clear()
             elif isinstance(event, BlockStored):
-                self.copies.update((hash_, event.group_idx) for hash_ in event.block_hashes)
+                self.copies.update(
+                    (hash_, event.group_idx) for hash_ in event.block_hashes
+                )
             else:
                 assert isinstance(event, BlockRemoved)
                 for hash_ in event.block_hashes:

@@ -13,9 +13,10 @@ from event_consumer import EventConsumer, resident_in
 from hypothesis import strategies as st
 from real_pool import BLOCK_SIZE, admit, check_pool, ids, make_request
 from vllm.v1.core.block_pool import BlockPool
-from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.request import Request
+
+from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 
 # Hashes are made for half a block, so that a block can be findable in part.
 TOKENS = 2 * BLOCK_SIZE

@@ -12,13 +12,14 @@ from functools import cache
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.block_pool import BlockPool
-from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
 from vllm.v1.core.kv_cache_utils import (
     BlockHash,
     KVCacheBlock,
     get_request_block_hasher,
 )
 from vllm.v1.request import Request
+
+from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
 
 BLOCK_SIZE = 4  # tokens
 
@@ -41,16 +42,19 @@ def make_pool_with(
 
 
 def make_request(
-    request_id: str, tokens: list[int], max_tokens: int = 1, **kwargs
+    request_id: str,
+    tokens: list[int],
+    max_tokens: int = 1,
+    params: SamplingParams | None = None,
 ) -> Request:
     """A real request with the hashes of its full blocks."""
     return Request(
         request_id=request_id,
         prompt_token_ids=tokens,
-        sampling_params=SamplingParams(max_tokens=max_tokens, ignore_eos=True),
+        sampling_params=params
+        or SamplingParams(max_tokens=max_tokens, ignore_eos=True),
         pooling_params=None,
         block_hasher=get_request_block_hasher(BLOCK_SIZE, sha256),
-        **kwargs,
     )
 
 
@@ -97,7 +101,9 @@ def ask(
     queue: PolicyFreeQueue, content: int, hit: KVCacheBlock | None, group: int = 0
 ) -> None:
     """Tell the policy that a new request asked for one content."""
-    admit(queue, [(group, [hash_of(content)], [hit] if hit else [], int(hit is not None))])
+    admit(
+        queue, [(group, [hash_of(content)], [hit] if hit else [], int(hit is not None))]
+    )
 
 
 def admit(queue: PolicyFreeQueue, groups: list[tuple], serial: int = 1) -> None:

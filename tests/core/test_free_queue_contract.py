@@ -16,8 +16,9 @@ from real_pool import (
     make_pool_with,
     store,
 )
-from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
+
+from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
 
 
 def test_block_zero_is_the_null_block_and_never_free(policy: str) -> None:
@@ -150,7 +151,11 @@ def test_a_block_that_is_free_cannot_be_freed_again(policy: str) -> None:
     """Upstream would tie a knot into its list; a loud error is better."""
     pool, queue = make_pool_with(policy, 6)
     block = store(pool, 1)[0]
-    for add in (queue.append, lambda b: queue.append_n([b]), lambda b: queue.prepend_n([b])):
+    for add in (
+        queue.append,
+        lambda b: queue.append_n([b]),
+        lambda b: queue.prepend_n([b]),
+    ):
         with pytest.raises(RuntimeError, match="free already"):
             add(block)
     check_pool(pool)

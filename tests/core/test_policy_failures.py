@@ -16,6 +16,7 @@ from pool_traffic import Operation, PoolTraffic, operations
 from real_pool import ask, check_pool, drain, find, ids, make_pool, store
 from vllm._eviction_C import wrap_policy
 from vllm.v1.core.block_pool import BlockPool
+
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.policy import BlockInfo, Fifo, NoConfig
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from real_pool import ask, check_pool, drain, find, hold, ids, make_pool_with, store
 from vllm.v1.core.block_pool import BlockPool
+
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 
 

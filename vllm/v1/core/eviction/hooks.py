@@ -79,6 +79,8 @@ class Hooks:
         """
         if request.num_preemptions > 0 or request.request_id in self._admitted:
             return
+        if not self._manager.prefix_cache_lookup_enabled(request):
+            return  # it computes all anew: nothing is asked for, nothing missed
         self._num_admitted += 1
         self._admitted[request.request_id] = (self._num_admitted, self._now)
         if self.recorder is not None:
