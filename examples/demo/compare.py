@@ -7,7 +7,8 @@ a paired bootstrap draws requests with replacement, the same ones for both, and 
 the difference anew. Requests that follow each other are alike (a burst of one
 conversation, a large prompt that empties the pool), so whole runs of consecutive
 requests are drawn. If the middle 95 % of the differences lie on one side of zero, the
-policies are told apart on traffic like this slice; else the slice is too short.
+policies are told apart on traffic like this slice; else the slice is too short. Below a
+hundred requests it always is: there the bootstrap itself cannot be trusted.
 
 The servers ran side by side and took turns, see replay.py. Without that the times of
 two runs would differ by whatever else the machine did, and the bootstrap, which sees
@@ -25,6 +26,7 @@ Statistic = Callable[[np.ndarray], float]
 RESAMPLES = 2000
 RUN = 20  # consecutive requests that are drawn together
 CONFIDENCE = 0.95
+MIN_REQUESTS = 100
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,12 @@ class Difference:
     value: float
     low: float
     high: float
+    requests: int
 
     @property
     def told_apart(self) -> bool:
-        """Whether zero is outside of the interval."""
-        return self.low > 0 or self.high < 0
+        """Whether zero is outside of an interval that can be trusted."""
+        return self.requests >= MIN_REQUESTS and (self.low > 0 or self.high < 0)
 
 
 def arrays(answers: list[Answer]) -> np.ndarray:
@@ -72,7 +75,7 @@ def difference(
     if len(first) != len(second) or not first:
         raise ValueError(f"runs of {len(first)} and {len(second)} requests")
     one, two = arrays(first), arrays(second)
-    length = min(RUN, len(one))
+    length = max(1, min(RUN, len(one) // 5))
     random = np.random.default_rng(0)
     draws = []
     for _ in range(RESAMPLES):
@@ -81,4 +84,5 @@ def difference(
         draws.append(statistic(two[picked]) - statistic(one[picked]))
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
-    return Difference(statistic(two) - statistic(one), float(low), float(high))
+    value = statistic(two) - statistic(one)
+    return Difference(value, float(low), float(high), len(one))

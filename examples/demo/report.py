@@ -54,7 +54,7 @@ def show(load: str, runs: dict[str, Run], console: Console) -> None:
     (first, one), (second, two) = runs.items()
     title = f"{load}: {len(one.answers)} requests"
     table = Table(title=title, title_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for column in (first, second, "difference", "95 % interval", "told apart"):
         table.add_column(column, justify="right")
     better: dict[str, list[str]] = {first: [], second: []}
