@@ -235,10 +235,10 @@ class AdaptiveHooks(EvictionHooks):
 
     def _grow(self) -> None:
         for request in self._scheduler.running:
-            admission = self._admitted.get(request.request_id)
-            if admission is not None:
+            serial = self._admitted.get(request.request_id)
+            if serial is not None:
                 blocks = self._manager.get_blocks(request.request_id).blocks
-                self.queue.grow(admission[0], max(len(group) for group in blocks))
+                self.queue.grow(serial, max(len(group) for group in blocks))
 
     def _ask(self, now: float) -> None:
         assert self._rule is not None

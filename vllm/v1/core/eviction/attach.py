@@ -7,6 +7,7 @@ tell it what requests do. Under `lru` there are no hooks, unless a trace is reco
 and upstream's queue is not touched.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
@@ -82,9 +83,8 @@ def _start_recorder(scheduler: "Scheduler", path: str) -> Any:
 
     parallel = scheduler.vllm_config.parallel_config
     if parallel.data_parallel_size > 1:  # an engine core of each rank, and its file
-        stem, dot, suffix = path.rpartition(".")
-        rank = f"dp{parallel.data_parallel_index}"
-        path = f"{stem}.{rank}.{suffix}" if dot else f"{path}.{rank}"
+        stem, suffix = os.path.splitext(path)
+        path = f"{stem}.dp{parallel.data_parallel_index}{suffix}"
     logger.info("Recording admitted requests to %s.", path)
     return Recorder(path, scheduler.kv_cache_manager.block_pool.hash_block_size)
 

@@ -57,8 +57,8 @@ class Hooks:
         self._manager = manager
         self._now = 0.0
         self._num_admitted = 0
-        # Admitted and not finished: number and time of the admission.
-        self._admitted: dict[str, tuple[int, float]] = {}
+        # Admitted and not finished, by id: number of the admission, ascending.
+        self._admitted: dict[str, int] = {}
 
     def step(self, now: float) -> None:
         """A scheduler step starts.
@@ -82,19 +82,16 @@ class Hooks:
         if not self._manager.prefix_cache_lookup_enabled(request):
             return  # it computes all anew: nothing is asked for, nothing missed
         self._num_admitted += 1
-        self._admitted[request.request_id] = (self._num_admitted, self._now)
-        if self.recorder is not None:
-            self.recorder.admitted(self._num_admitted)
+        self._admitted[request.request_id] = self._num_admitted
         self._on_admission(self._num_admitted, request, num_hit_tokens)
 
     def finish(self, request: "Request") -> None:
         """The request is over; its blocks are about to be released."""
-        admission = self._admitted.pop(request.request_id, None)
-        if admission is None:  # aborted before it was admitted
+        serial = self._admitted.pop(request.request_id, None)
+        if serial is None:  # aborted before it was admitted
             return
-        serial, arrival = admission
         if self.recorder is not None:
-            self._record(serial, arrival, request)
+            self._record(self.recorder, serial, request)
         self._on_end(serial, request)
 
     def reset(self) -> None:
@@ -123,18 +120,18 @@ class Hooks:
     def _on_end(self, serial: int, request: "Request") -> None:
         """For subclasses: the end of an admitted request."""
 
-    def _record(self, serial: int, arrival: float, request: "Request") -> None:
-        assert self.recorder is not None
+    def _record(self, recorder: Recorder, serial: int, request: "Request") -> None:
         block_size = self._manager.block_pool.hash_block_size
         prompt = request.num_prompt_tokens
-        self.recorder.finished(
+        recorder.finished(
             Record(
                 serial,
-                arrival,
+                request.arrival_time,
                 prompt,
                 request.num_output_tokens,
-                list(request.block_hashes[: prompt // block_size]),
+                request.block_hashes[: prompt // block_size],
                 prompt % block_size != 0,
+                next(iter(self._admitted.values()), self._num_admitted + 1),
             )
         )
 

@@ -2,67 +2,97 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """Records what the prefix cache was asked for: lengths and block ids, no text.
 
-One JSON line for each admitted request, in order of arrival, in the public form of
+One JSON line for each admitted request, in order of admission, in the public form of
 such traces:
 
     {"timestamp": 12.345, "input_length": 1042, "output_length": 87,
      "hash_ids": [..., ...], "block_size": 16}
 
-`timestamp` is in seconds since the recording began. There is one id for each block
-of the prompt, and one for a partial block at its end, which is never the same twice.
-An id is 53 bits (exact in JSON everywhere) of a hash keyed with a secret of the run:
-equal ids are equal prefixes, and nothing else can be learnt from one, not even by
-who knows the prompt. The secret is never written.
+`timestamp` is when the request arrived, in seconds since the first one did. There is
+one id for each block of the prompt, and one for a partial block at its end, which is
+never the same twice. An id is 53 bits (exact in JSON everywhere) of a hash keyed with
+a secret of the run: equal ids are equal prefixes, and nothing else can be learnt from
+one, not even by who knows the prompt. The secret is never written.
 
-The scheduler puts a request into a bounded queue and goes on; a thread hashes and
-writes. When it cannot keep up, requests are left out; when the disk cannot, the
-recording ends. Both are one warning. Serving goes on.
+A line is written when its request and all that were admitted before it have ended.
+Where that takes too long, or too much memory, the rest goes ahead and the late one
+follows when it ends.
+
+The scheduler puts a finished request into a bounded queue and goes on; a thread
+hashes and writes. When it cannot keep up, requests are left out; when the disk
+cannot, the recording ends. Both are one warning. Serving goes on.
 """
 
-import gzip
+import atexit
+import contextlib
 import hashlib
 import heapq
 import json
-import os
 import queue
 import secrets
 import threading
-from dataclasses import dataclass, field
+import time
+from array import array
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import NamedTuple
 
 from vllm.logger import init_logger
+
+from vllm.v1.core.eviction.record_file import RecordFile
 
 logger = init_logger(__name__)
 
 MAX_BYTES = 1 << 30
 """A file that grows beyond this is rotated; before compression."""
-KEPT_FILES = 8
-"""Rotated files that are kept beside the current one: PATH.1 is the newest."""
 MAX_PENDING = 4096
 """Requests in the queue, and requests that wait for an earlier one to end."""
+MAX_PENDING_BLOCKS = 1 << 21
+"""Their blocks; of about 70 bytes in the queue and 8 afterwards."""
+MAX_WAIT = 600.0
+"""Seconds that lines wait for a request that was admitted before them."""
+_NAP = 1.0
+"""Seconds after which the thread looks around although nothing came."""
+_HASHED_AT_ONCE = 256
+"""Blocks, about a millisecond. Then the thread lets the scheduler have the
+interpreter, which would otherwise wait for it five times as long."""
+_CLOSING_TIME = 10.0
+"""Seconds that the engine's shutdown waits for the last lines."""
 
 
-@dataclass(order=True)
+@dataclass(frozen=True)
 class Record:
-    """One request.
+    """One finished request.
 
     Attributes:
         serial: Number of its admission; the order of the lines.
-        arrival: Seconds, on the scheduler's clock.
+        arrival: Seconds, on any clock.
         input_length: Tokens of the prompt.
         output_length: Tokens.
         hashes: Of the prompt's full blocks.
         has_tail: The prompt ends with a partial block.
+        oldest_open: The lowest serial that was admitted and has not ended; of a
+            later request when there is none.
 
     """
 
     serial: int
-    arrival: float = field(compare=False)
-    input_length: int = field(compare=False)
-    output_length: int = field(compare=False)
-    hashes: list[bytes] = field(compare=False)
-    has_tail: bool = field(compare=False)
+    arrival: float
+    input_length: int
+    output_length: int
+    hashes: list[bytes]
+    has_tail: bool
+    oldest_open: int
+
+
+class _Waiting(NamedTuple):
+    """A record whose hashes have become ids: what waits is small."""
+
+    serial: int
+    arrival: float
+    input_length: int
+    output_length: int
+    ids: "array[int]"
 
 
 class Recorder:
@@ -73,6 +103,11 @@ class Recorder:
         block_size: Tokens in a block, written into each line.
         max_bytes: See `MAX_BYTES`.
         max_pending: See `MAX_PENDING`.
+        max_wait: See `MAX_WAIT`.
+
+    Attributes:
+        dropped: Requests that were left out.
+        failed: The recording has ended.
 
     """
 
@@ -82,6 +117,7 @@ class Recorder:
         block_size: int,
         max_bytes: int = MAX_BYTES,
         max_pending: int = MAX_PENDING,
+        max_wait: float = MAX_WAIT,
     ):
         self.path = Path(path)
         self.dropped = 0
@@ -89,150 +125,151 @@ class Recorder:
         self._block_size = block_size
         self._max_bytes = max_bytes
         self._max_pending = max_pending
+        self._max_wait = max_wait
         self._secret = secrets.token_bytes(32)
         self._start: float | None = None
-        self._queue: queue.Queue[Record | int | None] = queue.Queue(max_pending)
+        self._closing = False
+        self._queue: queue.Queue[Record | None] = queue.Queue(max_pending)
+        # Blocks that went into the queue and came out. Each has one writer.
+        self._blocks_in = 0
+        self._blocks_out = 0
+        # Finished, behind an earlier one: a heap, and its blocks.
+        self._waiting: list[_Waiting] = []
+        self._waiting_blocks = 0
+        self._oldest_open = 0
+        self._last_write = time.monotonic()
         self._thread = threading.Thread(
             target=self._run, name="eviction-recorder", daemon=True
         )
         self._thread.start()
-
-    def admitted(self, serial: int) -> None:
-        """A request was admitted; its record follows at its end."""
-        self._put(serial)
+        # An engine inside a program of the user's is not always shut down.
+        atexit.register(self.close)
 
     def finished(self, record: Record) -> None:
-        """A request is over."""
-        self._put(record)
+        """A request is over. Never waits."""
+        if self.failed or self._closing:
+            return
+        blocks = self._blocks_in - self._blocks_out
+        if blocks == 0 or blocks + len(record.hashes) <= MAX_PENDING_BLOCKS:
+            with contextlib.suppress(queue.Full):
+                self._queue.put_nowait(record)
+                self._blocks_in += len(record.hashes)
+                return
+        self.dropped += 1
+        if self.dropped == 1:
+            logger.warning(
+                "The eviction trace file %s cannot keep up: requests are left out.",
+                self.path,
+            )
 
     def close(self) -> None:
-        """Write what is pending and close the file."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join(timeout=10)
-
-    def _put(self, item: Record | int) -> None:
-        if self.failed:
+        """Write what is pending, also behind a request that has not ended, and
+        close the file. Waits for `_CLOSING_TIME` at most."""
+        if self._closing:
             return
-        try:
-            self._queue.put_nowait(item)
-        except queue.Full:
-            self.dropped += 1
-            if self.dropped == 1:
-                logger.warning(
-                    "The eviction trace file %s cannot keep up: requests are left out.",
-                    self.path,
-                )
+        self._closing = True
+        atexit.unregister(self.close)
+        if not self.failed:
+            # When it is full, the thread looks at `_closing` once it is empty.
+            with contextlib.suppress(queue.Full):
+                self._queue.put_nowait(None)
+        self._thread.join(timeout=_CLOSING_TIME)
+        if self._thread.is_alive():
+            logger.warning("The eviction trace file %s lacks its end.", self.path)
+        if self.dropped:
+            logger.warning(
+                "The eviction trace file %s lacks %d requests that came too fast.",
+                self.path,
+                self.dropped,
+            )
 
     # ---- On the thread. ----
 
     def _run(self) -> None:
-        open_serials: set[int] = set()  # admitted and not finished
-        ready: list[Record] = []  # a heap: finished, behind an earlier one
         try:
-            writer = _RotatingFile(self.path, self._max_bytes)
-            with writer:
-                while (item := self._queue.get()) is not None:
-                    if isinstance(item, int):
-                        open_serials.add(item)
-                        continue
-                    open_serials.discard(item.serial)
-                    heapq.heappush(ready, item)
-                    while ready and (
-                        len(ready) > self._max_pending
-                        or ready[0].serial < min(open_serials, default=item.serial + 1)
-                    ):
-                        writer.write(self._line(heapq.heappop(ready)))
-                    if self._queue.empty():
-                        writer.flush()
-                while ready:
-                    writer.write(self._line(heapq.heappop(ready)))
+            with RecordFile(self.path, self._max_bytes) as file:
+                while self._take(file):
+                    self._write(file, everything=self._is_late())
+                    file.flush()
+                self._write(file, everything=True)
         except Exception as error:
             self.failed = True
+            self._waiting.clear()
+            while not self._queue.empty():
+                self._queue.get_nowait()
             logger.warning(
                 "The eviction trace file %s ends here: %s. Serving goes on.",
                 self.path,
                 error,
             )
 
-    def _line(self, record: Record) -> str:
+    def _take(self, file: RecordFile) -> bool:
+        """Move one record from the queue to the heap; False at the end."""
+        try:
+            record = self._queue.get(timeout=_NAP)
+        except queue.Empty:
+            return not self._closing
+        if record is None:
+            return False
+        self._oldest_open = record.oldest_open
+        ids = self._ids(record)
+        self._blocks_out += len(record.hashes)
+        self._waiting_blocks += len(ids)
+        heapq.heappush(
+            self._waiting,
+            _Waiting(
+                record.serial,
+                record.arrival,
+                record.input_length,
+                record.output_length,
+                ids,
+            ),
+        )
+        return True
+
+    def _is_late(self) -> bool:
+        """Whether lines have waited for too long for a request that goes on."""
+        if not self._waiting:
+            self._last_write = time.monotonic()
+        return time.monotonic() - self._last_write > self._max_wait
+
+    def _write(self, file: RecordFile, everything: bool) -> None:
+        while self._waiting and (
+            everything
+            or self._waiting[0].serial < self._oldest_open
+            or len(self._waiting) > self._max_pending
+            or self._waiting_blocks > MAX_PENDING_BLOCKS
+        ):
+            entry = heapq.heappop(self._waiting)
+            self._waiting_blocks -= len(entry.ids)
+            file.write(self._line(entry))
+            self._last_write = time.monotonic()
+
+    def _line(self, entry: _Waiting) -> bytes:
         if self._start is None:
-            self._start = record.arrival
-        ids = [self._id(block) for block in record.hashes]
-        if record.has_tail:
-            ids.append(self._id(b"tail" + record.serial.to_bytes(8, "little")))
+            self._start = entry.arrival
         return json.dumps(
             {
-                "timestamp": round(max(0.0, record.arrival - self._start), 6),
-                "input_length": record.input_length,
-                "output_length": record.output_length,
-                "hash_ids": ids,
+                "timestamp": round(max(0.0, entry.arrival - self._start), 6),
+                "input_length": entry.input_length,
+                "output_length": entry.output_length,
+                "hash_ids": entry.ids.tolist(),
                 "block_size": self._block_size,
             },
             separators=(",", ":"),
-        )
+        ).encode()
+
+    def _ids(self, record: Record) -> "array[int]":
+        ids = array("Q")
+        for first in range(0, len(record.hashes), _HASHED_AT_ONCE):
+            if first:
+                time.sleep(1e-4)
+            chunk = record.hashes[first : first + _HASHED_AT_ONCE]
+            ids.extend(self._id(block) for block in chunk)
+        if record.has_tail:
+            ids.append(self._id(b"tail" + record.serial.to_bytes(8, "little")))
+        return ids
 
     def _id(self, data: bytes) -> int:
         digest = hashlib.blake2b(data, digest_size=8, key=self._secret).digest()
         return int.from_bytes(digest, "little") >> 11
-
-
-class _RotatingFile:
-    """Lines into a file, plain or compressed by its name, rotated by size."""
-
-    def __init__(self, path: Path, max_bytes: int):
-        self._path = path
-        self._max_bytes = max_bytes
-        self._written = 0
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> "_RotatingFile":
-        self._open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def write(self, line: str) -> None:
-        assert self._file is not None
-        data = line.encode() + b"\n"
-        if self._written and self._written + len(data) > self._max_bytes:
-            self._file.close()
-            self._open()
-        self._file.write(data)
-        self._written += len(data)
-
-    def flush(self) -> None:
-        # A compressor's flush costs ratio; its file is whole when it is closed.
-        if self._file is not None and self._path.suffix not in (".gz", ".zst"):
-            self._file.flush()
-
-    def _open(self) -> None:
-        self._rotate()
-        self._written = 0
-        # Only for the owner: lengths and timing say something about users.
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        raw = os.fdopen(descriptor, "wb")
-        if self._path.suffix == ".gz":
-            self._file = gzip.GzipFile(fileobj=raw, mode="wb")
-        elif self._path.suffix == ".zst":
-            import zstandard
-
-            self._file = zstandard.ZstdCompressor().stream_writer(raw)  # type: ignore[assignment]
-        else:
-            self._file = raw
-
-    def _rotate(self) -> None:
-        """PATH becomes PATH.1, which becomes PATH.2; the suffix stays last."""
-
-        def numbered(number: int) -> Path:
-            suffix = self._path.suffix
-            return self._path.with_name(f"{self._path.stem}.{number}{suffix}")
-
-        if not self._path.exists():
-            return
-        for number in range(KEPT_FILES, 1, -1):
-            if numbered(number - 1).exists():
-                os.replace(numbered(number - 1), numbered(number))
-        os.replace(self._path, numbered(1))
