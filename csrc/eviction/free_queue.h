@@ -202,8 +202,14 @@ class FreeQueue {
 
   // ---- Change of policy; see hand_over.h. ----
 
-  // Adds what the policy knows of the slots in [first, last).
-  void copy_residents(Slot first, Slot last, std::vector<Resident>& out) const {
+  // Adds what the policy knows of the slots in [first, last), in slices that start
+  // with slot 0. From then on the queue remembers which blocks became evictable:
+  // the plan will not know of them.
+  void copy_residents(Slot first, Slot last, std::vector<Resident>& out) {
+    if (first == 0) {
+      abandon_hand_over();
+      remembers_arrivals_ = true;
+    }
     for (Slot slot = first; slot < last && slot < num_slots(); ++slot) {
       const Key key = policy_->key_of(slot);
       const bool evictable = region_[slot] == Region::kOrder;
@@ -212,14 +218,12 @@ class FreeQueue {
       }
     }
   }
-  // The old policy goes on until `continue_hand_over` says that the new one is in
-  // charge. A second call replaces a hand-over that is under way.
+  // Carries out a plan that was made of copied residents. The old policy goes on
+  // until `continue_hand_over` says that the new one is in charge.
   void begin_hand_over(HandOverPlan plan) {
+    require(remembers_arrivals_, "free queue: a plan without copied residents");
     next_ = std::move(plan.next);
     plan_ = std::move(plan.items);
-    placed_ = 0;
-    arrivals_.clear();
-    arrived_ = 0;
   }
   bool handing_over() const { return next_ != nullptr; }
   // Does at most `budget` blocks' worth of work. True when the policy has changed.
@@ -246,6 +250,8 @@ class FreeQueue {
     if (placed_ < plan_.size() || arrived_ < arrivals_.size()) return false;
     require(next_->size() == in_order_, "free queue: the new policy missed a block");
     retired_ = replace_policy(std::move(next_));
+    remembers_arrivals_ = false;
+    placed_ = arrived_ = 0;
     return true;
   }
   // What a hand-over leaves behind: megabytes, to be freed where no one waits.
@@ -255,7 +261,12 @@ class FreeQueue {
     std::vector<Slot> arrivals;
   };
   Leftovers take_leftovers() { return {std::move(retired_), std::move(plan_), std::move(arrivals_)}; }
-  void abandon_hand_over() { next_ = nullptr; }
+  void abandon_hand_over() {
+    next_ = nullptr;
+    remembers_arrivals_ = false;
+    arrivals_.clear();
+    placed_ = arrived_ = 0;
+  }
 
   // LRU order by time of release takes over, for good.
   void fall_back(const char* why) {
@@ -366,14 +377,14 @@ class FreeQueue {
         policy_->insert(slot, key, info);
       }
     });
-    if (next_ == nullptr) return;
-    const Key known = next_->key_of(slot);
-    if (known == key) {
+    if (!remembers_arrivals_) return;
+    const Key known = next_ == nullptr ? kNoKey : next_->key_of(slot);
+    if (known == key && key != kNoKey) {
       next_->reinsert(slot);
-    } else {
-      if (known != kNoKey) next_->forget(slot);
-      arrivals_.push_back(slot);
+      return;
     }
+    if (known != kNoKey) next_->forget(slot);
+    arrivals_.push_back(slot);
   }
   // The block's content is gone, other than by eviction.
   void lose(Slot slot) {
@@ -449,7 +460,8 @@ class FreeQueue {
   std::uint64_t past_ghost_hits_ = 0;  // before the last reset or change of policy
   std::string failure_;
   // During a hand-over: the new policy, what is left to place, and the blocks that
-  // became evictable meanwhile, in order.
+  // became evictable since the residents were copied, in order.
+  bool remembers_arrivals_ = false;
   std::unique_ptr<Policy> next_;
   std::unique_ptr<Policy> retired_;
   std::vector<HandOverPlan::Item> plan_;

@@ -76,7 +76,7 @@ std::optional<ShadowHost::Answer> ShadowHost::poll_answer() {
 void ShadowHost::ask_for_plan(std::size_t candidate, std::uint32_t num_slots, std::vector<Resident> residents) {
   {
     const std::lock_guard lock(mutex_);
-    plan_requests_.push_back({candidate, num_slots, std::move(residents)});
+    plan_requests_.push_back({++plans_asked_, candidate, num_slots, std::move(residents)});
     plan_ = std::nullopt;
   }
   post(Kind::kPlan, {});
@@ -198,7 +198,7 @@ void ShadowHost::handle(Kind kind, const std::uint64_t* head, std::span<const Ke
       }
       HandOverPlan plan = shadows_.plan(request.candidate, request.num_slots, std::move(request.residents));
       const std::lock_guard lock(mutex_);
-      plan_ = std::move(plan);
+      if (request.number == plans_asked_) plan_ = std::move(plan);
       break;
     }
   }

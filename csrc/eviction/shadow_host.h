@@ -82,6 +82,7 @@ class ShadowHost {
  private:
   enum class Kind : std::uint64_t { kAdmit, kGrow, kFinish, kAdvance, kReset, kMark, kPlan };
   struct PlanRequest {
+    std::uint64_t number;
     std::size_t candidate;
     std::uint32_t num_slots;
     std::vector<Resident> residents;
@@ -107,6 +108,7 @@ class ShadowHost {
   std::vector<FreeQueue::Leftovers> leftovers_;
   std::optional<Answer> answer_;
   std::optional<HandOverPlan> plan_;
+  std::uint64_t plans_asked_ = 0;  // only the last one asked for is of interest
   std::string failure_;
   bool working_ = false;
   bool stopping_ = false;
