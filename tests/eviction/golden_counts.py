@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """Hits of every native policy on the synthetic traces, at eight capacities.
 
-    python tests/eviction/golden_counts.py            prints the table
-    python tests/eviction/golden_counts.py --write    writes golden_counts.json
+    python -m tests.eviction.golden_counts            prints the table
+    python -m tests.eviction.golden_counts --write    writes golden_counts.json
 
 The committed file changes only when a policy is meant to choose otherwise; say in
 the commit why. `accesses` is one block at a time with none in use, as in the
@@ -17,10 +17,11 @@ import json
 from functools import cache
 from pathlib import Path
 
-from request_pool import RequestPool
-from synthetic_trace import synthetic_requests, synthetic_trace
-from unpinned_cache import count_hits
 from vllm._eviction_C import make_policy, native_policies
+
+from tests.eviction.request_pool import RequestPool
+from tests.eviction.synthetic_trace import synthetic_requests, synthetic_trace
+from tests.eviction.unpinned_cache import count_hits
 
 FILE = Path(__file__).with_suffix(".json")
 CAPACITIES = (20, 40, 80, 160, 320, 640, 1280, 2560)

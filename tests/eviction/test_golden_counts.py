@@ -5,14 +5,15 @@
 import json
 
 import pytest
-from golden_counts import (
+from vllm._eviction_C import native_policies
+
+from tests.eviction.golden_counts import (
     FILE,
     digest_of_traces,
     hits_of_accesses,
     hits_of_requests,
     variants,
 )
-from vllm._eviction_C import native_policies
 
 GOLDEN = json.loads(FILE.read_text())
 CASES = [

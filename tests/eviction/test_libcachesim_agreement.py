@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from naive_models import NaiveArc, NaiveS3Fifo
-from synthetic_trace import synthetic_trace
-from unpinned_cache import UnpinnedCache, count_hits
+
+from tests.eviction.naive_models import NaiveArc, NaiveS3Fifo
+from tests.eviction.synthetic_trace import synthetic_trace
+from tests.eviction.unpinned_cache import UnpinnedCache, count_hits
 
 libcachesim = pytest.importorskip("libcachesim")
 

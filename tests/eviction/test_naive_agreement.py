@@ -9,11 +9,12 @@ end of its list, ghost lists that are full.
 from typing import Any
 
 import pytest
-from event_pool import EventPool, event_lists
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from naive_models import MODELS, NaiveS3Fifo
 from vllm._eviction_C import make_policy, native_policies
+
+from tests.eviction.event_pool import EventPool, event_lists
+from tests.eviction.naive_models import MODELS, NaiveS3Fifo
 
 
 def agree(pool: EventPool, events: list[tuple[str, int]]) -> None:
@@ -54,7 +55,7 @@ def test_same_victims_in_the_live_queue(name: str):
 
     It disowns ghosts by itself, so the tests' own event for that is left out.
     """
-    from live_policy import LivePolicy
+    from tests.eviction.live_policy import LivePolicy
 
     @settings(max_examples=200)
     @given(num_slots=st.integers(1, 12), events=event_lists())

@@ -10,8 +10,9 @@ written with the next to go first.
 from typing import Any
 
 import pytest
-from unpinned_cache import UnpinnedCache
 from vllm._eviction_C import make_policy
+
+from tests.eviction.unpinned_cache import UnpinnedCache
 
 
 class Letters(UnpinnedCache):

@@ -27,7 +27,7 @@ def _by_itself(name: str, num_slots: int, **parameters: Any) -> Any:
 
 
 def _in_live_queue(name: str, num_slots: int, **parameters: Any) -> Any:
-    from live_policy import LivePolicy
+    from tests.eviction.live_policy import LivePolicy
 
     return LivePolicy(name, num_slots, parameters)
 

@@ -10,10 +10,11 @@ from collections.abc import Set
 from typing import Any
 
 import pytest
-from event_pool import EventPool, event_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vllm._eviction_C import make_policy, native_policies
+
+from tests.eviction.event_pool import EventPool, event_lists
 
 EMPTY: frozenset[int] = frozenset()
 natives = pytest.mark.parametrize("name", native_policies())

@@ -5,9 +5,10 @@
 from typing import Any
 
 import pytest
-from event_pool import EventPool, event_lists
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+
+from tests.eviction.event_pool import EventPool, event_lists
 
 pools = st.integers(1, 12)
 

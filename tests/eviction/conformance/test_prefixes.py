@@ -9,8 +9,8 @@ child wastes the child's place. Only policies that promise it are held to it.
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from request_pool import RequestPool
 
+from tests.eviction.request_pool import RequestPool
 from vllm.v1.core.eviction.registry import get_policy
 
 # A tree of contents: three children below each node, four levels. A request is a
