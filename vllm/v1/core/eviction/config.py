@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
@@ -65,6 +65,12 @@ def parse_config(policy: str, config: dict[str, Any]) -> Any:
             raise ValueError(
                 f"eviction_config.{key} is {value!r}: must be {_allowed(hints[key])}."
             ) from None
+    for field in fields(config_class):
+        needed = field.init and field.default is field.default_factory is MISSING
+        if needed and field.name not in values:
+            raise ValueError(
+                f"Eviction policy {policy!r} needs eviction_config.{field.name}."
+            )
     return config_class(**values)
 
 
@@ -237,10 +243,13 @@ def _unknown_parameter(policy: str, key: str, names: list[str]) -> str:
     others = []
     for other in [*policy_names(), MANAGER]:
         try:
-            if key in (field.name for field in fields(_config_class(other))):
-                others.append(other)
+            config_class = _config_class(other)
         except ValueError:
             continue  # a plug-in that cannot be loaded
+        if is_dataclass(config_class) and key in (
+            field.name for field in fields(config_class)
+        ):
+            others.append(other)
     takes = f"it takes {', '.join(names)}" if names else "it takes no parameters"
     belongs = f" {key!r} is a parameter of {', '.join(others)}." if others else ""
     return (

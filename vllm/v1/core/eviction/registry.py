@@ -144,18 +144,17 @@ def get_policy(name: str) -> PolicySpec:
     """
     if name in _NATIVE:
         return _NATIVE[name]
+    if name not in _python and name not in _entry_points():
+        raise ValueError(_unknown(name))
     try:
         if name in _python:
             module, class_name = _python[name]
             policy_class = getattr(importlib.import_module(module), class_name)
-        elif name in _entry_points():
-            policy_class = _entry_points()[name].load()
         else:
-            raise ValueError(_unknown(name))
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"Eviction policy {name!r} cannot be loaded: {error}"
-        ) from error
+            policy_class = _entry_points()[name].load()
+    except Exception as error:  # someone else's module: it may raise anything
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"Eviction policy {name!r} cannot be loaded: {why}") from error
     is_class = isinstance(policy_class, type)
     if not (is_class and issubclass(policy_class, EvictionPolicy)):
         raise ValueError(
