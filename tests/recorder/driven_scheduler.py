@@ -1,42 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""vLLM's scheduler with real requests, step by step; the model always says the same."""
+"""vLLM's scheduler with requests that a test makes, and what became of them."""
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from vllm.benchmarks.eviction.null_engine import make_scheduler
-
-BLOCK_SIZE = 4  # tokens
+from tests.core.real_scheduler import (
+    BLOCK_SIZE,
+    draw_tokens,
+    make_scheduler,
+    write_model,
+)
 
 
 class DrivenScheduler:
-    """A scheduler, and what a test does with it.
+    """A scheduler, and what a test does with it. Statistics are off, as in `LLM`.
 
     Args:
-        num_blocks: Of the pool.
-        max_running: Requests at a time.
-        log_stats: Off by default, as in `LLM`.
-        cache_options: Fields of `CacheConfig`.
+        num_blocks: Of the pool, the null block among them.
+        policy: `--eviction-policy`.
+        options: Of `make_scheduler`, and further fields of `CacheConfig`.
+
+    Attributes:
+        scheduler: vLLM's.
+        preemptions: So far.
+        hits: Of each request at its first admission, in tokens.
 
     """
 
-    def __init__(
-        self,
-        num_blocks: int = 64,
-        max_running: int = 8,
-        log_stats: bool = False,
-        **cache_options: Any,
-    ):
+    def __init__(self, num_blocks: int = 64, policy: str = "lru", **options: Any):
         init_none_hash(sha256)
-        self.scheduler = make_scheduler(
-            num_blocks, BLOCK_SIZE, max_running, cache_options, log_stats
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            model = write_model(Path(folder))
+            self.scheduler = make_scheduler(
+                model, policy, num_blocks=num_blocks, **{"log_stats": False} | options
+            )
         self.preemptions = 0
         self.hits: dict[str, int] = {}
         self._added = 0
@@ -56,25 +60,21 @@ class DrivenScheduler:
         return request
 
     def step(self) -> None:
-        """One scheduler step, and a token for each request in it."""
+        """One scheduler step; the model says the same token to everyone."""
         output = self.scheduler.schedule()
         self.preemptions += len(output.preempted_req_ids or ())
         for new in output.scheduled_new_reqs:
             self.hits.setdefault(new.req_id, new.num_computed_tokens)
-        ids = list(output.num_scheduled_tokens)
-        self.scheduler.update_from_output(
-            output,
-            ModelRunnerOutput(
-                req_ids=ids,
-                req_id_to_index={request_id: i for i, request_id in enumerate(ids)},
-                sampled_token_ids=[[7] for _ in ids],
-            ),
-        )
+        answer = draw_tokens(self.scheduler, output, 7)
+        self.scheduler.update_from_output(output, answer)
 
     def run(self) -> None:
         """Until every request has ended."""
-        while self.scheduler.requests:
+        for _ in range(10_000):
+            if not self.scheduler.has_unfinished_requests():
+                return
             self.step()
+        raise AssertionError("no progress")
 
     def abort(self, request: Request) -> None:
         """The client has gone away."""

@@ -69,38 +69,20 @@ def record_all(path: Path, records: Iterable[Record], **options: Any) -> Recorde
     return recorder
 
 
-def parse(data: bytes) -> list[dict[str, Any]]:
-    """The requests of a recording; the last line may be torn only if it is not
-    ended."""
-    return [json.loads(line) for line in data.split(b"\n")[:-1]]
-
-
 def read(path: Path) -> list[dict[str, Any]]:
-    """The requests of a whole file."""
+    """The requests of a file, which must be sound to its end."""
     if path.suffix == ".gz":
         data = gzip.decompress(path.read_bytes())
     elif path.suffix == ".zst":
-        with zstandard.ZstdDecompressor().stream_reader(path.read_bytes()) as reader:
+        decompressor = zstandard.ZstdDecompressor()
+        with decompressor.stream_reader(
+            path.read_bytes(), read_across_frames=True
+        ) as reader:
             data = reader.read()
     else:
         data = path.read_bytes()
     assert data.endswith(b"\n") or not data
-    return parse(data)
-
-
-def read_torn(path: Path) -> list[dict[str, Any]]:
-    """What can be read of a file whose writer was killed."""
-    if path.suffix == ".zst":
-        decompressor = zstandard.ZstdDecompressor().decompressobj()
-        return parse(decompressor.decompress(path.read_bytes()))
-    data = bytearray()
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        try:
-            while byte := stream.read(1):  # at once, it would read all or nothing
-                data += byte
-        except EOFError:
-            pass
-    return parse(bytes(data))
+    return [json.loads(line) for line in data.splitlines()]
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:

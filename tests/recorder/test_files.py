@@ -4,6 +4,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -18,7 +19,6 @@ from tests.recorder.recording import (
     BLOCK_SIZE,
     eventually,
     read,
-    read_torn,
     record_all,
     record_of,
 )
@@ -118,23 +118,56 @@ def test_a_line_longer_than_a_file_may_be_gets_a_file_of_its_own(
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_killed_process_leaves_a_file_that_can_be_read(
+def test_a_killed_process_leaves_a_sound_file(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All lines of a plain file. Of a compressed one, those of the last flush."""
-    monkeypatch.setattr(record_file, "_FLUSH_SECONDS", 0.0)
+    """As a server's engine is killed when the server ends."""
+    monkeypatch.setattr(record_file, "_PIECE_SECONDS", 0.0)
     path = tmp_path / f"trace{suffix}"
 
     def record_and_die() -> None:
         recorder = Recorder(str(path), BLOCK_SIZE)
         for serial in range(1, 101):
             recorder.finished(record_of(serial, range(50), tail=3, output=serial))
-        eventually(lambda: len(read_torn(path)) == 100)
+        eventually(lambda: path.exists() and len(read(path)) == 100)
         os.kill(os.getpid(), signal.SIGKILL)
 
     run_in_child(record_and_die)
-    lines = read(path) if suffix == ".jsonl" else read_torn(path)
-    assert [line["output_length"] for line in lines] == list(range(1, 101))
+    assert [line["output_length"] for line in read(path)] == list(range(1, 101))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".jsonl.zst"])
+def test_compressed_lines_come_in_pieces(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By time also when nothing comes any more, and by size."""
+    monkeypatch.setattr(record_file, "_PIECE_SECONDS", 0.2)
+    path = tmp_path / f"trace{suffix}"
+    recorder = Recorder(str(path), BLOCK_SIZE)
+    recorder.finished(record_of(1))
+    assert eventually(lambda: path.exists() and len(read(path)) == 1)
+    monkeypatch.setattr(record_file, "_PIECE_SECONDS", 3600.0)
+    monkeypatch.setattr(record_file, "_PIECE_BYTES", 5000)
+    for serial in range(2, 102):
+        recorder.finished(record_of(serial))
+    assert eventually(lambda: len(read(path)) > 50)
+    recorder.close()
+    assert len(read(path)) == 101
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_the_tools_of_the_shell_read_it(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"trace.jsonl{suffix}"
+    tool = {".gz": "gzip", ".zst": "zstd"}[suffix]
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    with record_file.RecordFile(path, 1 << 20) as file:
+        for number in range(10):
+            file.write(b"%d" % number)
+            file._append()  # ten pieces
+    done = subprocess.run([tool, "-dc", path], check=True, capture_output=True)
+    assert done.stdout.split() == [b"%d" % number for number in range(10)]
+    assert done.stderr == b""
 
 
 def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
@@ -153,13 +186,13 @@ def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_full_disk_is_one_warning_and_leaves_whole_lines(
+def test_a_full_disk_is_one_warning_and_leaves_a_sound_file(
     tmp_path: Path,
     suffix: str,
     warnings_logged: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(record_file, "_FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(record_file, "_PIECE_SECONDS", 0.0)
     path = tmp_path / f"trace{suffix}"
 
     def record_on_a_full_disk() -> dict[str, Any]:
@@ -186,8 +219,7 @@ def test_a_full_disk_is_one_warning_and_leaves_whole_lines(
     (warning,) = outcome["warnings"]
     assert str(path) in warning and "Serving goes on" in warning
     assert "\n" not in warning
-    lines = read(path) if suffix == ".jsonl" else read_torn(path)
-    assert 0 < len(lines) < 300
+    assert 0 < len(read(path)) < 300
     assert path.stat().st_size <= 20_000
 
 

@@ -18,9 +18,7 @@ POLICIES = ["lru", "s3fifo", "adaptive"]
 
 
 def open_scheduler(path: Path, policy: str = "lru", **options: Any) -> DrivenScheduler:
-    return DrivenScheduler(
-        eviction_policy=policy, eviction_trace_file=str(path), **options
-    )
+    return DrivenScheduler(policy=policy, eviction_trace_file=str(path), **options)
 
 
 @pytest.fixture
@@ -61,10 +59,10 @@ def test_output_that_is_asked_for_again_has_the_ids_of_a_prompt(path: Path) -> N
 
 
 def test_timestamps_are_of_the_arrival_not_of_the_admission(path: Path) -> None:
-    """One runs at a time; the second waited, and a replay has to let it wait too."""
-    engine = open_scheduler(path, max_running=1)
-    engine.add([1] * 8, output=20, arrival=50.0)
-    engine.add([2] * 8, output=1, arrival=50.125)
+    """The second has no room and waits; a replay has to let it wait too."""
+    engine = open_scheduler(path, num_blocks=10)
+    engine.add([1] * 24, output=10, arrival=50.0)
+    engine.add([2] * 24, output=1, arrival=50.125)
     engine.run()
     engine.close()
     assert [line["timestamp"] for line in read(path)] == [0.0, 0.125]
@@ -80,24 +78,25 @@ def test_lines_are_in_order_of_admission(path: Path) -> None:
 
 
 def test_an_aborted_request_is_recorded_as_far_as_it_came(path: Path) -> None:
-    engine = open_scheduler(path, max_running=1)
-    running = engine.add([1] * 8, output=50)
-    waiting = engine.add([2] * 8, output=50)
+    engine = open_scheduler(path, num_blocks=10)
+    running = engine.add([1] * 24, output=50)
+    waiting = engine.add([2] * 24, output=50)
     for _ in range(5):
         engine.step()
+    assert list(engine.hits) == [running.request_id]
     engine.abort(waiting)  # was never admitted
     engine.abort(running)
     engine.add([3] * 4)
     engine.run()
     engine.close()
     first, second = read(path)
-    assert (first["input_length"], first["output_length"]) == (8, 5)
+    assert (first["input_length"], first["output_length"]) == (24, 5)
     assert second["input_length"] == 4
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_preempted_request_is_recorded_once(path: Path, policy: str) -> None:
-    engine = open_scheduler(path, policy, num_blocks=8)
+    engine = open_scheduler(path, policy, num_blocks=9)
     for number in range(4):
         engine.add([number] * 8, output=16)  # together they need 24 blocks
     engine.run()
@@ -165,7 +164,7 @@ def test_a_replay_of_the_recording_hits_what_the_original_hit(
     engine.run()
     engine.close()
 
-    replay = DrivenScheduler(num_blocks=40, eviction_policy=policy)
+    replay = DrivenScheduler(num_blocks=40, policy=policy)
     for number, line in enumerate(read(path)):
         tokens: list[int] = []
         for i in line["hash_ids"]:

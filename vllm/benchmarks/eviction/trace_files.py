@@ -159,7 +159,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         if path.suffix == ".zst":
             import zstandard
 
-            stream: Any = zstandard.ZstdDecompressor().stream_reader(file)
+            decompressor = zstandard.ZstdDecompressor()
+            # A recording is a frame of every few seconds.
+            stream: Any = decompressor.stream_reader(file, read_across_frames=True)
         elif path.suffix == ".gz":
             stream = gzip.GzipFile(fileobj=file)
         else:

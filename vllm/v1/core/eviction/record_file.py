@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""A file of lines that is as good as it can be when the process dies.
+"""A file of lines that is sound at any moment.
 
-A plain file ends with a whole line, also when the disk is full or the process is
-killed: each line is one write, and half a line is taken back. A compressed file is
-whole when it is closed; until then all but the last seconds can be read.
+A server's engine is killed when the server ends, unless it is given a shutdown
+timeout: nothing is ever closed. So a file is written in pieces that are whole by
+themselves, each in one go: a line of a plain file, a gzip member or a zstd frame of
+some seconds' lines. Members and frames one after the other are one file to every
+reader (python-zstandard wants to be told `read_across_frames=True`). When the disk
+is full, half a piece is taken back.
 """
 
 import gzip
@@ -16,8 +19,10 @@ from typing import IO
 
 KEPT_FILES = 8
 """Rotated files that are kept beside the current one; NAME.1.SUFFIX is the newest."""
-_FLUSH_SECONDS = 5.0
-"""How often a compressor is flushed: each time costs a little of its ratio."""
+_PIECE_SECONDS = 5.0
+"""Time to gather lines for compression; what a kill can lose."""
+_PIECE_BYTES = 1 << 20
+"""And how much to gather at most."""
 
 
 class RecordFile:
@@ -28,7 +33,7 @@ class RecordFile:
         max_bytes: A file that would grow beyond this is rotated; before compression.
 
     Raises:
-        OSError: On entering and writing.
+        OSError: On entering, writing, flushing and leaving.
 
     """
 
@@ -36,72 +41,78 @@ class RecordFile:
         self._path = path
         self._max_bytes = max_bytes
         self._compresses = path.suffix in (".gz", ".zst")
-        self._written = 0  # whole lines, before compression
-        self._flushed = 0.0
-        self._raw: IO[bytes] | None = None
-        self._file: IO[bytes] | None = None  # compresses into the raw one, or is it
+        self._file: IO[bytes] | None = None
+        self._size = 0  # on the disk
+        self._written = 0  # before compression
+        self._gathered = bytearray()
+        self._gathering_since = 0.0
 
     def __enter__(self) -> "RecordFile":
         self._open()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._close()
+    def __exit__(self, *exception: object) -> None:
+        try:
+            if exception == (None, None, None):
+                self._append()
+        finally:
+            self._close()
 
     def write(self, line: bytes) -> None:
         """Append a line; its end is added."""
-        data = line + b"\n"
-        if self._written and self._written + len(data) > self._max_bytes:
+        if self._written and self._written + len(line) + 1 > self._max_bytes:
+            self._append()
             self._close()
             self._open()
-        assert self._file is not None
-        if self._compresses:
-            self._file.write(data)
-        else:
-            self._write_whole(self._file, data)
-        self._written += len(data)
+        if not self._gathered:
+            self._gathering_since = time.monotonic()
+        self._gathered += line + b"\n"
+        self._written += len(line) + 1
         self.flush()
 
     def flush(self) -> None:
         """Make what was written readable, if it is time. To be called when idle."""
-        now = time.monotonic()
-        if self._compresses and now - self._flushed >= _FLUSH_SECONDS:
-            assert self._file is not None
-            self._file.flush()
-            self._flushed = now
+        if (
+            not self._compresses
+            or len(self._gathered) >= _PIECE_BYTES
+            or time.monotonic() - self._gathering_since >= _PIECE_SECONDS
+        ):
+            self._append()
 
-    def _write_whole(self, file: IO[bytes], data: bytes) -> None:
-        rest = memoryview(data)
+    def _append(self) -> None:
+        if not self._gathered:
+            return
+        assert self._file is not None
+        piece = memoryview(self._compressed(bytes(self._gathered)))
+        self._gathered.clear()
+        rest = piece
         try:
             while rest:
-                rest = rest[file.write(rest) :]
+                rest = rest[self._file.write(rest) :]
         except OSError:
-            file.truncate(self._written)
+            self._file.truncate(self._size)
             raise
+        self._size += len(piece)
+
+    def _compressed(self, lines: bytes) -> bytes:
+        if self._path.suffix == ".gz":
+            return gzip.compress(lines, compresslevel=6)
+        if self._path.suffix == ".zst":
+            import zstandard
+
+            return zstandard.compress(lines)
+        return lines
 
     def _open(self) -> None:
         self._rotate()
-        self._written = 0
+        self._size = self._written = 0
         # Only for the owner: lengths and timing say something about users.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._raw = os.fdopen(descriptor, "wb", buffering=-1 if self._compresses else 0)
-        if self._path.suffix == ".gz":
-            self._file = gzip.GzipFile(fileobj=self._raw, mode="wb")  # type: ignore[assignment]
-        elif self._path.suffix == ".zst":
-            import zstandard
-
-            compressor = zstandard.ZstdCompressor()
-            self._file = compressor.stream_writer(self._raw)  # type: ignore[assignment]
-        else:
-            self._file = self._raw
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
 
     def _close(self) -> None:
-        try:
-            if self._file is not None:
-                self._file.close()
-        finally:
-            if self._raw is not None:
-                self._raw.close()
+        if self._file is not None:
+            self._file.close()
 
     def _rotate(self) -> None:
         """NAME.SUFFIX becomes NAME.1.SUFFIX, which becomes NAME.2.SUFFIX."""

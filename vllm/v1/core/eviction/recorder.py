@@ -49,8 +49,9 @@ MAX_PENDING = 4096
 """Requests in the queue, and requests that wait for an earlier one to end."""
 MAX_PENDING_BLOCKS = 1 << 21
 """Their blocks; of about 70 bytes in the queue and 8 afterwards."""
-MAX_WAIT = 600.0
-"""Seconds that lines wait for a request that was admitted before them."""
+MAX_WAIT = 120.0
+"""Seconds that lines wait for a request that was admitted before them. They are lost
+if the engine is killed meanwhile."""
 _NAP = 1.0
 """Seconds after which the thread looks around although nothing came."""
 _HASHED_AT_ONCE = 256
