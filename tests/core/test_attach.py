@@ -120,11 +120,14 @@ def test_a_policy_that_cannot_be_built_does_not_stop_the_engine(
 
     monkeypatch.setattr(Listener, "__init__", refuse)
     scheduler = make_scheduler(model, "test-listener")
-    assert scheduler.eviction is None
     assert type(queue_of(scheduler)) is FreeKVCacheBlockQueue
     (line,) = journal.of("ERROR")
     assert "test-listener" in line and "LRU stays" in line
-    serve(scheduler, 1, 1)
+    told = serve(scheduler, 1, 1)
+    # Whoever looks at /metrics or /eviction sees it, too.
+    assert total(told, "failures") == 1
+    assert {stats.eviction_stats["policy"] for stats in told} == {"lru"}
+    assert "no room for ghosts" in scheduler.eviction.status()["failure"]
 
 
 def test_hits_under_a_policy_are_counted_by_upstream(chooser: str, model: Path) -> None:

@@ -13,6 +13,7 @@ What happens in one scheduler step is bounded; the most is one slice of a hand-o
 (docs/adaptive.md has the times.)
 """
 
+import reprlib
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,8 @@ logger = init_logger(__name__)
 _GROWTH_SECONDS = 1.0
 """How often the shadows learn how many blocks running requests hold."""
 _KEPT_DECISIONS = 32
+_IDLE_SECONDS = 1.0
+"""How long an operator's pin may take when nothing is served."""
 
 
 def make_rule(
@@ -185,7 +188,7 @@ class AdaptiveHooks(EvictionHooks):
                 self._manage(now)
             except Exception as error:
                 logger.exception("The adaptive eviction manager failed.")
-                self._stop(repr(error))
+                self._report_failure(repr(error), self.live_label)
         self._seconds += time.perf_counter() - started
 
     def _on_admission(
@@ -221,7 +224,7 @@ class AdaptiveHooks(EvictionHooks):
             self._next_look = min(now + self.config.interval, self._rule.next_decision)
             self._live_since = self._live_since or now
         if failure := self.host.failure:
-            self._stop(failure)
+            self._report_failure(failure, self.live_label)
             return
         if now >= self._next_growth:
             self._next_growth = now + _GROWTH_SECONDS
@@ -266,7 +269,10 @@ class AdaptiveHooks(EvictionHooks):
         self._next_look = min(now + self.config.interval, self._rule.next_decision)
 
     def _follow(self, decision: Decision, now: float) -> None:
-        switches = decision.choice != self.live and self._pinned is None
+        follows = self._pinned is None and not self.config.dry_run
+        # A hand-over takes some steps; the rule may look again meanwhile.
+        coming = self.live if self._hand_over is None else self._hand_over.candidate
+        switches = follows and decision.choice not in (self.live, coming)
         entry = {
             "end": decision.end,
             "seconds": decision.end - decision.start,
@@ -279,7 +285,7 @@ class AdaptiveHooks(EvictionHooks):
             },
             "live": self.live_label,
             "choice": self.candidates[decision.choice].label,
-            "switched": switches and not self.config.dry_run,
+            "switched": switches,
         }
         self.decisions.append(entry)
         rates = ", ".join(
@@ -292,19 +298,24 @@ class AdaptiveHooks(EvictionHooks):
             entry["query_tokens"],
             rates,
         )
-        if entry["switched"]:
+        if switches:
             logger.info(
                 "Prefix cache eviction policy: %s -> %s (%.0f s, %d tokens; "
                 "shadow hit rates: %s).",
                 *arguments,
             )
             self._start_hand_over(decision.choice, now)
-        else:
-            logger.debug(
-                "Prefix cache eviction policy: %s stays, best %s (%.0f s, %d tokens; "
-                "shadow hit rates: %s).",
-                *arguments,
+            return
+        logger.debug(
+            "Prefix cache eviction policy: %s stays, best %s (%.0f s, %d tokens; "
+            "shadow hit rates: %s).",
+            *arguments,
+        )
+        if follows and decision.choice == self.live != coming:
+            logger.info(
+                "Prefix cache eviction policy: %s stays after all.", entry["live"]
             )
+            self._abandon_hand_over()
 
     # ---- Hand-over. ----
 
@@ -327,43 +338,57 @@ class AdaptiveHooks(EvictionHooks):
             self._hand_over.abandon()
             self._hand_over = None
 
-    def _stop(self, why: str) -> None:
-        """The live policy stays; nothing is measured or decided any more."""
+    def _stop_deciding(self) -> None:
+        super()._stop_deciding()
         self._abandon_hand_over()
-        self.queue.attach(None)
-        self._report_failure(
-            "The shadows of eviction policy adaptive failed (%s). "
-            "Serving goes on with %s.",
-            why,
-            self.live_label,
-        )
+        self._pinned = None
 
     # ---- The operator's view. ----
 
     def control(self, command: dict[str, Any]) -> dict[str, Any]:
-        labels = [candidate.label for candidate in self.candidates]
         action = command.get("action")
         if action == "pin":
-            if self.stopped:
-                raise ValueError("The manager has stopped; nothing can be pinned.")
-            policy = command.get("policy")
-            if policy not in labels:
-                raise ValueError(
-                    f"Cannot pin {policy!r}: choose from {', '.join(labels)}."
-                )
-            self._pinned = labels.index(policy)
-            if self._pinned != self.live:
-                logger.info(
-                    "Prefix cache eviction policy: %s -> %s (pinned).",
-                    self.live_label,
-                    policy,
-                )
-                self._start_hand_over(self._pinned, self._now)
+            self._pin(command.get("policy"))
         elif action == "release":
+            if self._pinned is not None:
+                logger.info(
+                    "Prefix cache eviction policy: %s (released by the operator).",
+                    self.live_label,
+                )
             self._pinned = None
         else:
             return super().control(command)
         return self.status()
+
+    def _pin(self, policy: Any) -> None:
+        if self.stopped:
+            raise ValueError("Cannot pin: the manager has stopped.")
+        labels = [candidate.label for candidate in self.candidates]
+        if policy not in labels:
+            raise ValueError(
+                f"Cannot pin {reprlib.repr(policy)}: choose from {', '.join(labels)}."
+            )
+        self._pinned = labels.index(policy)
+        logger.info(
+            "Prefix cache eviction policy: %s -> %s (pinned by the operator).",
+            self.live_label,
+            policy,
+        )
+        self._abandon_hand_over()
+        if self._pinned != self.live:
+            self._start_hand_over(self._pinned, self._now)
+            self._finish_if_idle()
+
+    def _finish_if_idle(self) -> None:
+        """Without requests no step would come to carry a hand-over on."""
+        end = time.monotonic() + _IDLE_SECONDS
+        while (
+            self._hand_over is not None
+            and not self._scheduler.has_unfinished_requests()
+            and time.monotonic() < end
+        ):
+            self._continue_hand_over(self._now)
+            time.sleep(0.001)
 
     def status(self) -> dict[str, Any]:
         queries, hits = self._totals

@@ -52,30 +52,32 @@ def attach_eviction(scheduler: "Scheduler") -> "Hooks | None":
         return None
     from vllm.v1.core.eviction.hooks import Hooks
 
-    hooks: Hooks | None = None
-    if name != DEFAULT_POLICY:
+    if name == DEFAULT_POLICY:
+        hooks = Hooks(scheduler.kv_cache_manager)
+    else:
         hooks = _attach_policy(scheduler, name)
     if path is not None:
-        hooks = hooks or Hooks(scheduler.kv_cache_manager)
         hooks.recorder = _start_recorder(scheduler, path)
     return hooks
 
 
-def _attach_policy(scheduler: "Scheduler", name: str) -> "Hooks | None":
+def _attach_policy(scheduler: "Scheduler", name: str) -> "Hooks":
+    from vllm.v1.core.eviction.hooks import Hooks, attach_policy
+
     try:
         if name == MANAGER:
             from vllm.v1.core.eviction.adaptive import attach_adaptive
 
             return attach_adaptive(scheduler)
-        from vllm.v1.core.eviction.hooks import attach_policy
-
         return attach_policy(scheduler, name)
     except ValueError as error:
         # Known when the model is known: nothing that the flags could have told.
         logger.error("Eviction policy %s: %s. LRU stays.", name, error)
-    except Exception:
+        failure = str(error)
+    except Exception as error:
         logger.exception("Eviction policy %s could not be built; LRU stays.", name)
-    return None
+        failure = repr(error)
+    return Hooks(scheduler.kv_cache_manager, name, failure)
 
 
 def _start_recorder(scheduler: "Scheduler", path: str) -> Any:
@@ -97,13 +99,16 @@ def control_eviction(scheduler: "Scheduler", command: dict[str, Any]) -> dict[st
         the engine core.
 
     """
+    from vllm.v1.core.eviction.hooks import Hooks
+
     hooks = getattr(scheduler, "eviction", None)
     try:
-        if hooks is not None:
-            return hooks.control(command)
-        if command.get("action") in ("status", "kill"):
-            return {"policy": DEFAULT_POLICY, "live": DEFAULT_POLICY}
-        return {"error": f"The policy is {DEFAULT_POLICY!r}, vLLM's own queue."}
+        if hooks is None:
+            manager = scheduler.kv_cache_manager
+            policy = scheduler.vllm_config.cache_config.eviction_policy
+            is_off = not manager.block_pool.enable_caching
+            hooks = Hooks(manager, policy, "prefix caching is off" if is_off else None)
+        return hooks.control(command)
     except ValueError as error:
         return {"error": str(error)}
     except Exception as error:

@@ -6,15 +6,16 @@ An access is counted once for a request and block: at its first admission. Looku
 that are retried and requests that resume after preemption are none.
 """
 
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
 
-from vllm.v1.core.eviction.free_queue import PolicyFreeQueue, install
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
+    from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request
@@ -30,6 +31,8 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
         name: Not the default policy, not the manager.
 
     """
+    from vllm.v1.core.eviction.free_queue import install
+
     cache_config = scheduler.vllm_config.cache_config
     manager = scheduler.kv_cache_manager
     queue = install(manager.block_pool, name, cache_config.eviction_config)
@@ -45,15 +48,25 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
 
 
 class Hooks:
-    """What the scheduler calls. By itself it only records.
+    """What the scheduler calls. By itself it only records; LRU is live.
 
     Args:
         manager: The scheduler's KV-cache manager.
+        policy: The configured one.
+        failure: Why another policy than LRU could not be built.
 
     """
 
-    def __init__(self, manager: "KVCacheManager"):
+    def __init__(
+        self,
+        manager: "KVCacheManager",
+        policy: str = DEFAULT_POLICY,
+        failure: str | None = None,
+    ):
+        self.policy = policy
         self.recorder: Recorder | None = None
+        self._failure = failure
+        self._failures = 0 if failure is None else 1
         self._manager = manager
         self._now = 0.0
         self._num_admitted = 0
@@ -104,13 +117,52 @@ class Hooks:
 
     def make_stats(self) -> dict[str, Any] | None:
         """What happened since the last call, for `SchedulerStats`."""
-        return None
+        if self._failure is None:
+            return None
+        failures, self._failures = self._failures, 0
+        return {"policy": DEFAULT_POLICY, "failures": failures}
 
     def control(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Obey an operator; see `EvictionHooks.control`."""
-        if command.get("action") not in ("status", "kill"):
-            raise ValueError(f"The policy is {DEFAULT_POLICY!r}, vLLM's own queue.")
-        return {"policy": DEFAULT_POLICY, "live": DEFAULT_POLICY}
+        """Obey an operator.
+
+        Args:
+            command: `action` is `status`, `kill` (LRU order from now on, until the
+                engine restarts) or, under `adaptive`, `pin` with a `policy` and
+                `release`.
+
+        Returns:
+            The status.
+
+        Raises:
+            ValueError: One line.
+
+        """
+        action = command.get("action")
+        if action in ("pin", "release"):
+            raise ValueError(
+                f"Cannot {action}: the policy is {self.policy!r}, only "
+                f"--eviction-policy {MANAGER} can."
+            )
+        if action == "kill":
+            self._kill()
+        elif action != "status":
+            raise ValueError(
+                f"Unknown action {reprlib.repr(action)}: choose from status, pin, "
+                "release, kill."
+            )
+        return self.status()
+
+    def status(self) -> dict[str, Any]:
+        """What an operator wants to see, fit for JSON."""
+        return {
+            "policy": self.policy,
+            "live": DEFAULT_POLICY,
+            "killed": False,
+            "failure": self._failure,
+        }
+
+    def _kill(self) -> None:
+        """Put LRU in charge; here it is."""
 
     def _on_admission(
         self, serial: int, request: "Request", num_hit_tokens: int
@@ -146,14 +198,14 @@ class EvictionHooks(Hooks):
 
     """
 
-    def __init__(self, policy: str, queue: PolicyFreeQueue, manager: "KVCacheManager"):
-        super().__init__(manager)
-        self.policy = policy
+    def __init__(
+        self, policy: str, queue: "PolicyFreeQueue", manager: "KVCacheManager"
+    ):
+        super().__init__(manager, policy)
         self.queue = queue
         self.stopped = False
         """Nothing is decided any more; LRU, or what was live, stays."""
         self._killed = False
-        self._failures = 0
         self._reported = {"evictions": 0, "rereferences": 0, "failures": 0}
         hash_block_size = manager.block_pool.hash_block_size
         # Of each KV-cache group: id, block size, and how many hashes make a block.
@@ -170,11 +222,7 @@ class EvictionHooks(Hooks):
         super().step(now)
         self.queue.advance(now)
         if self.queue.failure and not self.stopped:
-            self._report_failure(
-                "Eviction policy %s failed (%s). Serving goes on with LRU order.",
-                self.policy,
-                self.queue.failure.strip().replace("\n", " | "),
-            )
+            self._report_failure(self.queue.failure, "LRU order")
 
     def reset(self) -> None:
         self.queue.sync()
@@ -249,61 +297,44 @@ class EvictionHooks(Hooks):
         """The policy that is in charge."""
         return DEFAULT_POLICY if self.queue.failure else self.live_label
 
-    def control(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Obey an operator.
-
-        Args:
-            command: `action` is `status`, `kill` (LRU order from now on, until the
-                engine restarts) or, under `adaptive`, `pin` with a `policy` and
-                `release`.
-
-        Returns:
-            The status.
-
-        Raises:
-            ValueError: One line.
-
-        """
-        action = command.get("action")
-        if action == "kill":
-            if not self.queue.failure:
-                logger.warning(
-                    "Prefix cache eviction policy: %s -> lru (killed by the operator).",
-                    self.live_label,
-                )
-                self._killed = self.stopped = True
-                self.queue.attach(None)
-                self.queue.use_lru("killed by the operator")
-        elif action in ("pin", "release"):
-            raise ValueError(
-                f"Cannot {action}: the policy is {self.policy!r}, only "
-                f"--eviction-policy {MANAGER} can."
-            )
-        elif action != "status":
-            raise ValueError(
-                f"Unknown action {action!r}: choose from status, pin, release, kill."
-            )
-        return self.status()
-
     def status(self) -> dict[str, Any]:
-        """What an operator wants to see, fit for JSON."""
-        return {
-            "policy": self.policy,
+        return super().status() | {
             "live": self.live_policy,
             "killed": self._killed,
-            "failure": (not self._killed and self.queue.failure) or None,
             "evictions": self.queue.evictions,
             "rereferences": self.queue.ghost_hits if self.queue.ghost_limit else None,
             "free_blocks": self.queue.num_free_blocks,
         }
 
-    def _report_failure(self, text: str, *arguments: Any) -> None:
-        """Log once, count, and stop deciding."""
+    def _kill(self) -> None:
+        if self.queue.failure:
+            return
+        logger.warning(
+            "Prefix cache eviction policy: %s -> lru (killed by the operator).",
+            self.live_label,
+        )
+        self._killed = True
+        self._stop_deciding()
+        self.queue.use_lru("killed by the operator")
+
+    def _stop_deciding(self) -> None:
+        """What is live stays; nobody is told anything any more."""
+        self.stopped = True
+        self.queue.attach(None)
+
+    def _report_failure(self, why: str, what_stays: str) -> None:
+        """Stop, count, and log once."""
         if self.stopped:
             return
-        self.stopped = True
+        self._stop_deciding()
+        self._failure = why.strip().replace("\n", " | ")
         self._failures += 1
-        logger.error(text, *arguments)
+        logger.error(
+            "Eviction policy %s failed (%s). Serving goes on with %s.",
+            self.policy,
+            self._failure,
+            what_stays,
+        )
 
     def _hashes(self, request: "Request") -> list[tuple[int, int, list[bytes]]]:
         """Of each group: id, block size, and the hash of each full block."""

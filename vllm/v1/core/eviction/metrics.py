@@ -158,7 +158,7 @@ class EvictionLogging:
 
     def observe(self, stats: dict[str, Any] | None) -> None:
         """Add what one step reported."""
-        if stats is None:
+        if stats is None or "evictions" not in stats:  # vLLM's own queue
             return
         self._policy = stats["policy"]
         self._evictions += stats["evictions"]

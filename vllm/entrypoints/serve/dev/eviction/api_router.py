@@ -18,9 +18,10 @@ async def _control(raw_request: Request, command: dict[str, Any]) -> JSONRespons
     """Ask every engine core; one entry for each data-parallel rank."""
     core = raw_request.app.state.engine_client.engine_core
     answers = await core.call_utility_all_async("eviction_control", command)
-    for answer in answers:
+    for rank, answer in enumerate(answers):
         if error := answer.get("error"):
-            raise HTTPException(status_code=400, detail=error)
+            where = f"Engine {rank}: " if len(answers) > 1 else ""
+            raise HTTPException(status_code=400, detail=where + error)
     return JSONResponse(content={"engines": answers})
 
 
@@ -39,7 +40,7 @@ async def control(raw_request: Request) -> JSONResponse:
     """
     try:
         command = await raw_request.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         command = None
     if not isinstance(command, dict):
         raise HTTPException(
