@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The traces of these tests: three mixes at P1, two real ones, and hand-made ones."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vllm.benchmarks.eviction.trace import Trace
+from vllm.benchmarks.eviction.trace_files import read_block_ids
+from vllm.benchmarks.eviction.workloads import P1, Mix, constant, drift, generate
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+
+MIXES = {
+    "agentic": Mix(single=0, chat=0, agent=100),
+    "chat": Mix(single=0, chat=100, agent=0),
+    "even": Mix(single=33.3, chat=33.3, agent=33.4),
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A published trace.
+
+    Attributes:
+        file: In the folder `TRACES`.
+        tokens_per_id: Tokens that an id in the file stands for.
+        num_blocks: Of the pool; so small that blocks are evicted all the time.
+
+    """
+
+    file: str
+    tokens_per_id: int
+    num_blocks: int
+
+
+RECORDED = {
+    "mooncake": Recorded("mooncake_conversation_trace.jsonl.zst", 512, 4_000),
+    "miniswe": Recorded("lmcache_miniswe_pseudo16.jsonl.zst", 16, 4_000),
+}
+
+
+@cache
+def traffic(name: str, seconds: float) -> tuple[Trace, int]:
+    """A trace by name, and the blocks of the pool it is meant for.
+
+    Args:
+        name: A mix, a recorded trace, or a pattern of drift.
+        seconds: Of traffic.
+
+    """
+    if name in RECORDED:
+        recorded = RECORDED[name]
+        path = TRACES / recorded.file
+        if not path.exists():
+            pytest.skip(f"{recorded.file} is not in {TRACES}")
+        trace = read_block_ids(path, recorded.tokens_per_id, seconds=seconds)
+        return trace, recorded.num_blocks
+    if name in MIXES:
+        schedule = constant(MIXES[name], seconds)
+    else:
+        schedule = drift(name, seconds / len(name))
+    return generate(P1.workload, schedule, seed=1), P1.num_blocks
+
+
+def trace_of(*requests: tuple[float, list[int], int]) -> Trace:
+    """A trace by hand, in blocks of four tokens.
+
+    Args:
+        requests: Of each: arrival in seconds, the numbers of the full blocks of
+            prompt and answer, and how many tokens of them are the answer.
+
+    """
+    keys = [np.array(blocks, dtype=np.uint64) for _, blocks, _ in requests]
+    lengths = [len(blocks) for _, blocks, _ in requests]
+    outputs = np.array([output for _, _, output in requests], dtype=np.uint32)
+    return Trace(
+        block_size=4,
+        arrivals=np.array([arrival for arrival, _, _ in requests], dtype=np.float64),
+        prompt_tokens=4 * np.array(lengths, dtype=np.uint32) - outputs,
+        output_tokens=outputs,
+        offsets=np.cumsum([0, *lengths]).astype(np.uint64),
+        keys=np.concatenate(keys),
+        sessions=np.full(len(requests), -1, dtype=np.int64),
+    )
