@@ -39,6 +39,13 @@ std::vector<Slot> to_slots(const std::vector<std::optional<Slot>>& slots) {
   return out;
 }
 
+// The core does not look whether a slot exists; from Python a wrong number must not
+// write outside of an array.
+Slot existing(const Policy& policy, Slot slot) {
+  if (slot >= policy.num_slots()) throw nb::index_error("no such slot");
+  return slot;
+}
+
 // What a free queue does in slices, on a policy without a queue.
 void adopt(Policy& policy, const std::vector<std::pair<Slot, Key>>& evictable,
            const std::vector<std::pair<Slot, Key>>& held, const Snapshot& snapshot) {
@@ -48,7 +55,7 @@ void adopt(Policy& policy, const std::vector<std::pair<Slot, Key>>& evictable,
     residents.push_back({slot, key, residents.size(), true});
     is_evictable.at(slot) = true;
   }
-  for (const auto& [slot, key] : held) residents.push_back({slot, key, residents.size(), false});
+  for (const auto& [slot, key] : held) residents.push_back({existing(policy, slot), key, residents.size(), false});
   const HandOverPlan plan = plan_hand_over(nullptr, snapshot, std::move(residents));
   policy.adopt_history(snapshot);
   for (const HandOverPlan::Item& item : plan.items) {
@@ -80,21 +87,25 @@ void bind_policy(nb::module_& module) {
       .def_prop_ro("ghost_hits", &Policy::ghost_hits)
       .def_prop_ro("bytes", &Policy::bytes)
       .def("__len__", &Policy::size)
-      .def("key_of", &Policy::key_of, "slot"_a)
+      .def(
+          "key_of", [](const Policy& policy, Slot slot) { return policy.key_of(existing(policy, slot)); }, "slot"_a)
       .def(
           "insert",
           [](Policy& policy, Slot slot, Key key, std::uint32_t depth, Key parent, float cost, Serial serial) {
-            policy.insert(slot, key, {depth, parent, cost, serial});
+            policy.insert(existing(policy, slot), key, {depth, parent, cost, serial});
           },
           "slot"_a, "key"_a, "depth"_a = 0, "parent"_a = kNoKey, "cost"_a = 0.0f, "serial"_a = 0)
-      .def("reinsert", &Policy::reinsert, "slot"_a)
-      .def("take", &Policy::take, "slot"_a)
+      .def(
+          "reinsert", [](Policy& policy, Slot slot) { policy.reinsert(existing(policy, slot)); }, "slot"_a)
+      .def(
+          "take", [](Policy& policy, Slot slot) { policy.take(existing(policy, slot)); }, "slot"_a)
       .def("victim",
            [](Policy& policy) -> std::optional<Slot> {
              const Slot slot = policy.victim().slot;
              return slot == kNoSlot ? std::nullopt : std::optional(slot);
            })
-      .def("forget", &Policy::forget, "slot"_a)
+      .def(
+          "forget", [](Policy& policy, Slot slot) { policy.forget(existing(policy, slot)); }, "slot"_a)
       .def("disown", &Policy::disown, "key"_a)
       .def("peek", &Policy::peek, "n"_a)
       .def("clear", &Policy::clear)
@@ -112,6 +123,7 @@ void bind_policy(nb::module_& module) {
           [](Policy& policy, Serial serial, const std::vector<Key>& keys, const std::vector<std::optional<Slot>>& slots,
              double now) {
             if (keys.size() != slots.size()) throw std::invalid_argument("admit: a slot or None for each key");
+            for (const auto& slot : slots) existing(policy, slot.value_or(0));
             policy.admit({serial, keys, to_slots(slots), now});
           },
           "serial"_a, "keys"_a, "slots"_a, "now"_a)

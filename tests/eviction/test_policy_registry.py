@@ -104,6 +104,19 @@ def test_the_core_refuses_an_unknown_name():
         make_policy("nonsense", 10)
 
 
+@pytest.mark.parametrize("name", NATIVE)
+def test_the_core_refuses_a_slot_that_does_not_exist(name: str):
+    policy = make_policy(name, 3)
+    for call in (policy.take, policy.reinsert, policy.forget, policy.key_of):
+        with pytest.raises(IndexError, match="no such slot"):
+            call(3)
+    with pytest.raises(IndexError, match="no such slot"):
+        policy.insert(3, 1)
+    with pytest.raises(IndexError, match="no such slot"):
+        policy.admit(1, [1], [3], 0.0)
+    policy.check()
+
+
 def test_every_name_has_a_summary_for_the_help_text():
     for name in policy_names():
         summary = get_policy(name).summary
