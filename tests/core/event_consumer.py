@@ -14,6 +14,7 @@ from vllm.distributed.kv_events import (
     BlockRemoved,
     BlockStored,
     KVCacheEvent,
+    KVEventBatch,
 )
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import (
@@ -29,6 +30,10 @@ class EventConsumer:
 
     def __init__(self) -> None:
         self.copies: Counter = Counter()
+
+    def publish(self, batch: KVEventBatch) -> None:
+        """What a scheduler calls, in the place of its publisher."""
+        self.follow(batch.events)
 
     def follow(self, events: Iterable[KVCacheEvent]) -> None:
         """Apply the events in their order."""

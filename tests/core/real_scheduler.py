@@ -57,7 +57,8 @@ def write_model(folder: Path) -> Path:
     return folder
 
 
-def _cache_groups(num_groups: int) -> list[KVCacheGroupSpec]:
+def cache_groups(num_groups: int) -> list[KVCacheGroupSpec]:
+    """One group with full attention; the second has a sliding window."""
     shape = {
         "block_size": BLOCK_SIZE,
         "num_kv_heads": 1,
@@ -123,7 +124,7 @@ def make_scheduler(
         kv_cache_config=KVCacheConfig(
             num_blocks=num_blocks,
             kv_cache_tensors=[],
-            kv_cache_groups=_cache_groups(num_groups),
+            kv_cache_groups=cache_groups(num_groups),
         ),
         structured_output_manager=StructuredOutputManager(config),
         block_size=BLOCK_SIZE,
