@@ -115,30 +115,39 @@ def check_eviction_argv(argv: Sequence[str]) -> None:
     """Check the flags as typed, before the command line loads the engine.
 
     Upstream imports every subcommand before it parses, which takes ten seconds. Only
-    what is plain to see is looked at here (`--flag value`, `--flag=value`): the full
-    check is that of the parsed arguments.
+    what is plain to see is looked at here (`--flag value`, `--flag=value`, a dotted
+    parameter whose value is JSON): the full check is that of the parsed arguments.
     """
     typed: dict[str, str] = {}
     parameters: dict[str, Any] = {}
+    # A file may have a policy, too.
+    plain = "--config" not in argv
     for i, word in enumerate(argv):
         flag, equals, value = word.partition("=")
-        flag = flag.replace("_", "-") if "." not in flag else flag
-        if not flag.startswith("--eviction-"):
+        prefix, dot, name = flag.partition(".")
+        prefix = prefix.replace("_", "-")
+        if not prefix.startswith("--eviction-"):
             continue
         if not equals:
-            value = argv[i + 1] if i + 1 < len(argv) else ""
-        prefix, dot, name = flag.partition(".")
-        if dot:
-            parameters[name] = value
-        else:
+            if i + 1 == len(argv):
+                _exit(ValueError(f"{word} needs a value."))
+            value = argv[i + 1]
+        if not dot:
             typed[prefix] = value
+            continue
+        plain = plain and name.isidentifier()
+        try:
+            parameters[name] = json.loads(value)
+        except json.JSONDecodeError:
+            plain = False
     try:
         policy = _policy_name(typed.get("--eviction-policy", DEFAULT_POLICY))
         config = _json_object(typed.get("--eviction-config", "{}"))
         window = typed.get("--eviction-window")
         seconds = None if window is None else _seconds(window)
-        if not parameters and "--config" not in argv:  # else it is not plain to see
-            validate_eviction(policy, config, seconds)
+        if plain:
+            # Upstream lets dotted parameters replace those in JSON.
+            validate_eviction(policy, parameters or config, seconds)
     except (argparse.ArgumentTypeError, ValueError) as error:
         _exit(error)
 
