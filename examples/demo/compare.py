@@ -10,9 +10,11 @@ requests are drawn. If the middle 95 % of the differences lie on one side of zer
 policies are told apart on traffic like this slice; else the slice is too short. Below a
 hundred requests it always is: there the bootstrap itself cannot be trusted.
 
-The servers ran side by side and took turns, see replay.py. Without that the times of
-two runs would differ by whatever else the machine did, and the bootstrap, which sees
-each run from inside only, would call that a difference between the policies.
+Times have a control besides. A policy changes a request's time only by what it finds
+in the cache, so where both servers found the same, their times must be alike. If they
+can be told apart there too, something else is the reason, and the times say nothing
+about the policies. The servers run side by side and take turns (replay.py) so that
+this is rare.
 """
 
 from collections.abc import Callable
@@ -39,9 +41,14 @@ class Difference:
     requests: int
 
     @property
+    def excludes_zero(self) -> bool:
+        """Whether zero is outside of the interval."""
+        return self.low > 0 or self.high < 0
+
+    @property
     def told_apart(self) -> bool:
         """Whether zero is outside of an interval that can be trusted."""
-        return self.requests >= MIN_REQUESTS and (self.low > 0 or self.high < 0)
+        return self.requests >= MIN_REQUESTS and self.excludes_zero
 
 
 def arrays(answers: list[Answer]) -> np.ndarray:
@@ -86,3 +93,26 @@ def difference(
     low, high = np.quantile(draws, [tail, 1 - tail])
     value = statistic(two) - statistic(one)
     return Difference(value, float(low), float(high), len(one))
+
+
+def control(
+    first: list[Answer], second: list[Answer], statistic: Statistic
+) -> Difference | None:
+    """The difference over the requests for which both found the same in the cache.
+
+    Args:
+        first: Answers of one policy.
+        second: Answers of the other to the same requests, in the same order.
+        statistic: Of times.
+
+    Returns:
+        The difference, None where there is no such request.
+    """
+    alike = [
+        (one, two)
+        for one, two in zip(first, second, strict=True)
+        if one.cached_tokens == two.cached_tokens
+    ]
+    if not alike:
+        return None
+    return difference([one for one, _ in alike], [two for _, two in alike], statistic)

@@ -18,6 +18,7 @@ enough to tell the policies apart; where it was not, nothing follows from it.
 import argparse
 import asyncio
 import itertools
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -58,9 +59,13 @@ POLICIES = ("lru", "s3fifo")
 #: One more than the pool may use: the engine keeps a block for itself.
 NUM_BLOCKS = 65
 LOADS = (Load("busy", every=5, minutes=20), Load("quiet", every=30, minutes=60))
-#: Of the seconds of replay, what each load may take.
+#: Of the time for the replay, what each load may take.
 SHARES = {"busy": 0.7, "quiet": 0.3}
-SECONDS = 260.0
+MINUTES = 6.0
+#: Kept back for stopping the servers and for the bootstrap.
+RESERVE_S = 20.0
+#: However slowly the servers started, so long is replayed.
+MIN_REPLAY_S = 60.0
 
 
 def load_traffic(trace: Path) -> tuple[str, dict[str, list[Prompt]]]:
@@ -191,17 +196,17 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="two policies, with a comma between",
     )
     parser.add_argument(
-        "--seconds",
+        "--minutes",
         type=float,
-        default=SECONDS,
-        help="of replay at most (default: %(default)g)",
+        default=MINUTES,
+        help="for everything; the replay stops in time (default: %(default)g)",
     )
     arguments = parser.parse_args(argv)
     arguments.policies = arguments.policies.split(",")
     if len(set(arguments.policies)) != 2:
         parser.error("--policies needs two different policies, as in lru,s3fifo")
-    if arguments.seconds <= 0:
-        parser.error(f"--seconds {arguments.seconds:g}: must be above 0")
+    if not 0 < arguments.minutes < 1440:
+        parser.error(f"--minutes {arguments.minutes:g}: must be above 0, at most a day")
     return arguments
 
 
@@ -238,8 +243,9 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
             )
         )
         progress.update(bar, description="both servers started", total=1, completed=1)
+        left = arguments.minutes * 60 - RESERVE_S - (time.monotonic() - begin)
         for name, prompts in loads.items():
-            budget = arguments.seconds * SHARES[name]
+            budget = max(left, MIN_REPLAY_S) * SHARES[name]
             runs[name] = replay_load(
                 name, prompts, servers, vocabulary, budget, progress
             )
@@ -252,6 +258,8 @@ def demonstrate(arguments: argparse.Namespace, console: Console) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     arguments = parse_arguments(argv)
+    # So that whoever ends this ends the servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         demonstrate(arguments, Console())
     except (ServerError, aiohttp.ClientError, TimeoutError) as error:

@@ -27,19 +27,27 @@ class Run:
 
 @dataclass(frozen=True)
 class Measure:
-    """A row of the table: a statistic with its unit, and which way is better."""
+    """A row of the table: a statistic and its unit.
+
+    Attributes:
+        name: What the table calls it.
+        statistic: Of a run's answers.
+        factor: From what the statistic gives to the unit.
+        unit: As the table shows it.
+        is_time: Less is better, and there is a control.
+    """
 
     name: str
     statistic: compare.Statistic
     factor: float
     unit: str
-    more_is_better: bool
+    is_time: bool
 
 
 MEASURES = (
-    Measure("hit rate", compare.hit_rate, 100, "%", True),
-    Measure("TTFT p50", compare.ttft(0.5), 1000, "ms", False),
-    Measure("TTFT p95", compare.ttft(0.95), 1000, "ms", False),
+    Measure("hit rate", compare.hit_rate, 100, "%", is_time=False),
+    Measure("TTFT p50", compare.ttft(0.5), 1000, "ms", is_time=True),
+    Measure("TTFT p95", compare.ttft(0.95), 1000, "ms", is_time=True),
 )
 
 
@@ -58,25 +66,28 @@ def show(load: str, runs: dict[str, Run], console: Console) -> None:
     for column in (first, second, "difference", "95 % interval", "told apart"):
         table.add_column(column, justify="right")
     better: dict[str, list[str]] = {first: [], second: []}
-    open_questions = []
+    too_short, disturbed = [], []
     for measure in MEASURES:
         gap = compare.difference(one.answers, two.answers, measure.statistic)
+        if not gap.told_apart:
+            too_short.append(measure.name)
+        elif measure.is_time and is_disturbed(one, two, measure):
+            disturbed.append(measure.name)
+        else:
+            second_wins = (gap.value < 0) == measure.is_time
+            better[second if second_wins else first].append(measure.name)
         values = [
             measure.statistic(compare.arrays(run.answers)) * measure.factor
             for run in (one, two)
         ]
+        verdict = "no" if measure.name in too_short else "yes"
         table.add_row(
             measure.name,
             *(f"{value:.1f} {measure.unit}" for value in values),
             f"{gap.value * measure.factor:+.1f}",
             f"{gap.low * measure.factor:+.1f} … {gap.high * measure.factor:+.1f}",
-            "yes" if gap.told_apart else "no",
+            "disturbed" if measure.name in disturbed else verdict,
         )
-        if gap.told_apart:
-            winner = second if (gap.value > 0) == measure.more_is_better else first
-            better[winner].append(measure.name)
-        else:
-            open_questions.append(measure.name)
     evictions = [
         "–" if run.evictions is None else f"{run.evictions:.0f}" for run in (one, two)
     ]
@@ -85,8 +96,19 @@ def show(load: str, runs: dict[str, Run], console: Console) -> None:
     for policy, names in better.items():
         if names:
             console.print(f"{load}: {policy} is better in {', '.join(names)}")
-    if open_questions:
+    if too_short:
         console.print(
             f"{load}: the slice is too short to tell {first} and {second} apart in "
-            f"{', '.join(open_questions)}"
+            f"{', '.join(too_short)}"
         )
+    if disturbed:
+        console.print(
+            f"{load}: {', '.join(disturbed)} differ also where both found the same in "
+            "the cache: something else slowed a server, so they say nothing"
+        )
+
+
+def is_disturbed(one: Run, two: Run, measure: Measure) -> bool:
+    """Whether a time differs where the policies give it no reason to."""
+    gap = compare.control(one.answers, two.answers, measure.statistic)
+    return gap is not None and gap.excludes_zero
