@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from vllm._eviction_C import (
     ServiceModel,
     ShadowSet,
@@ -16,6 +15,7 @@ from vllm._eviction_C import (
     make_policy,
     unpinned_hits,
 )
+
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.registry import get_policy, native_parameters

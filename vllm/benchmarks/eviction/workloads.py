@@ -314,7 +314,10 @@ class _Generator:
         totals = prompt + np.cumsum(new + out)
         prompts = totals - out
         times = at + np.concatenate(
-            ([0.0], np.cumsum(out * w.decode_seconds + new / w.prefill_rate + gaps)[:-1])
+            (
+                [0.0],
+                np.cumsum(out * w.decode_seconds + new / w.prefill_rate + gaps)[:-1],
+            )
         )
         fits = (totals < w.max_tokens) & (times < end)
         kept = turns if fits.all() else int(np.argmin(fits))
@@ -322,13 +325,17 @@ class _Generator:
             return
         session = self._sessions = self._sessions + 1
         keys = self._block_keys(
-            int(totals[kept - 1]) // w.block_size, int(prompt) // w.block_size, prompt_id
+            int(totals[kept - 1]) // w.block_size,
+            int(prompt) // w.block_size,
+            prompt_id,
         )
         for i in range(kept):
             self._rows.append((float(times[i]), int(prompts[i]), int(out[i]), session))
             self._keys.append(keys[: int(totals[i]) // w.block_size])
 
-    def _block_keys(self, blocks: int, shared: int, prompt_id: int) -> NDArray[np.uint64]:
+    def _block_keys(
+        self, blocks: int, shared: int, prompt_id: int
+    ) -> NDArray[np.uint64]:
         """Keys of a session's blocks; the shared prompt's are those of its id."""
         position = np.arange(blocks, dtype=np.uint64)
         owner = np.where(position < shared, np.uint64(prompt_id << 1), np.uint64(0))
