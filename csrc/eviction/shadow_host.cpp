@@ -156,7 +156,7 @@ void ShadowHost::process(const std::vector<std::uint64_t>& words) {
       const std::uint64_t header = words[at];
       const std::size_t head = header >> 8 & 0xff;
       const std::size_t keys = header >> 16;
-      handle(static_cast<Kind>(header & 0xff), &words[at + 1], {words.data() + at + 1 + head, keys});
+      handle(static_cast<Kind>(header & 0xff), words.data() + at + 1, {words.data() + at + 1 + head, keys});
       at += 1 + head + keys;
     }
   } catch (const std::exception& error) {

@@ -17,6 +17,7 @@
 #include "bad_policies.h"
 #include "fake_pool.h"
 #include "model_traffic.h"
+#include "shadow_traffic.h"
 #include "structures.h"
 
 namespace eviction {
@@ -136,5 +137,7 @@ int main(int argc, char** argv) {
   eviction::stress_bad_policies();
   eviction::stress_every_policy();
   eviction::stress_pool_model();
+  eviction::run_case("shadows on a thread", eviction::stress_shadows);
+  eviction::run_case("shadows that cannot keep up", eviction::overflow_shadows);
   std::puts("all ok");
 }
