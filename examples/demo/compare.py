@@ -19,11 +19,13 @@ this is rare.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from replay import Answer
 
-Statistic = Callable[[np.ndarray], float]
+#: From rows as ``arrays`` makes them, or a stack of such, to a value or an array.
+Statistic = Callable[[np.ndarray], Any]
 
 RESAMPLES = 2000
 RUN = 20  # consecutive requests that are drawn together
@@ -56,14 +58,14 @@ def arrays(answers: list[Answer]) -> np.ndarray:
     return np.array([(a.ttft, a.prompt_tokens, a.cached_tokens) for a in answers])
 
 
-def hit_rate(rows: np.ndarray) -> float:
+def hit_rate(rows: np.ndarray) -> Any:
     """Share of the prompt tokens that were cached."""
-    return float(rows[:, 2].sum() / rows[:, 1].sum())
+    return rows[..., 2].sum(-1) / rows[..., 1].sum(-1)
 
 
 def ttft(quantile: float) -> Statistic:
     """A statistic: the quantile of the time to first token, in seconds."""
-    return lambda rows: float(np.quantile(rows[:, 0], quantile))
+    return lambda rows: np.quantile(rows[..., 0], quantile, axis=-1)
 
 
 def difference(
@@ -84,14 +86,14 @@ def difference(
     one, two = arrays(first), arrays(second)
     length = max(1, min(RUN, len(one) // 5))
     random = np.random.default_rng(0)
-    draws = []
-    for _ in range(RESAMPLES):
-        starts = random.integers(0, len(one) - length + 1, -(-len(one) // length))
-        picked = (starts[:, None] + np.arange(length)).ravel()[: len(one)]
-        draws.append(statistic(two[picked]) - statistic(one[picked]))
+    starts = random.integers(
+        0, len(one) - length + 1, (RESAMPLES, -(-len(one) // length), 1)
+    )
+    picked = (starts + np.arange(length)).reshape(RESAMPLES, -1)[:, : len(one)]
+    draws = statistic(two[picked]) - statistic(one[picked])
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
-    value = statistic(two) - statistic(one)
+    value = float(statistic(two) - statistic(one))
     return Difference(value, float(low), float(high), len(one))
 
 
