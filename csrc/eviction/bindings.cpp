@@ -14,16 +14,19 @@
 #include "python_policy.h"
 
 namespace eviction {
-namespace {
-
-using Entries = std::vector<std::tuple<Key, std::uint32_t, std::uint32_t>>;
-using PlainSnapshot = std::tuple<Entries, std::vector<std::vector<Key>>, std::vector<double>>;
-
 PlainSnapshot to_plain(const Snapshot& snapshot) {
-  Entries entries;
+  PlainEntries entries;
   for (const auto& entry : snapshot.entries) entries.emplace_back(entry.key, entry.queue, entry.value);
   return {std::move(entries), snapshot.ghosts, snapshot.scalars};
 }
+
+std::vector<Key> keys_in_order(const Policy& policy) {
+  std::vector<Key> keys;
+  for (const Slot slot : policy.peek(policy.size())) keys.push_back(policy.key_of(slot));
+  return keys;
+}
+
+namespace {
 
 Snapshot from_plain(const PlainSnapshot& plain) {
   Snapshot snapshot;
@@ -183,11 +186,14 @@ void bind_queue(nb::module_& module) {
       .def("ask_for_plan", &LiveQueue::ask_for_plan, "candidate"_a)
       .def("begin_hand_over", &LiveQueue::begin_hand_over)
       .def("continue_hand_over", &LiveQueue::continue_hand_over, "budget"_a)
-      .def("abandon_hand_over", [](LiveQueue& live) { live.queue().abandon_hand_over(); })
+      .def("abandon_hand_over", &LiveQueue::abandon_hand_over)
+      .def_prop_ro("handing_over", [](LiveQueue& live) { return live.queue().handing_over(); })
       .def("use_lru", &LiveQueue::use_lru, "why"_a)
       .def("__len__", [](LiveQueue& live) { return live.queue().size(); })
       .def("__contains__", &LiveQueue::contains, "block"_a)
       .def("check", &LiveQueue::check)
+      .def("order", [](LiveQueue& live) { return keys_in_order(live.queue().policy()); })
+      .def("snapshot", [](LiveQueue& live) { return to_plain(live.queue().policy().snapshot()); })
       .def_prop_ro("bytes", [](LiveQueue& live) { return live.queue().bytes(); })
       .def_prop_ro("evictions", [](LiveQueue& live) { return live.queue().evictions(); })
       .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().ghost_hits(); })

@@ -13,10 +13,19 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "policy.h"
+
 namespace eviction {
 
 namespace nb = nanobind;
 using namespace nb::literals;
+
+// A snapshot as Python sees it; each entry is a key, a queue and a value.
+using PlainEntries = std::vector<std::tuple<Key, std::uint32_t, std::uint32_t>>;
+using PlainSnapshot = std::tuple<PlainEntries, std::vector<std::vector<Key>>, std::vector<double>>;
+PlainSnapshot to_plain(const Snapshot& snapshot);
+// Of the evictable blocks, the next victim first.
+std::vector<Key> keys_in_order(const Policy& policy);
 
 void bind_offline(nb::module_& module);
 void bind_shadow_host(nb::module_& module);

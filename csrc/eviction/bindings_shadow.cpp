@@ -22,6 +22,18 @@ void bind_shadow_host(nb::module_& module) {
           },
           "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "threaded"_a = true,
           "record_window"_a = false, "max_pending_words"_a = ShadowHost::Options{}.max_pending_words)
+      .def(
+          "admit",
+          [](ShadowHost& host, Serial serial, const std::vector<Key>& keys, std::uint32_t prompt_tokens,
+             std::uint32_t num_blocks, double now) { host.admit(serial, keys, prompt_tokens, num_blocks, now); },
+          "serial"_a, "keys"_a, "prompt_tokens"_a, "num_blocks"_a, "now"_a)
+      .def("grow", &ShadowHost::grow, "serial"_a, "num_blocks"_a)
+      .def(
+          "finish",
+          [](ShadowHost& host, Serial serial, const std::vector<Key>& keys, double now) {
+            host.finish(serial, keys, now);
+          },
+          "serial"_a, "keys"_a, "now"_a)
       .def("advance", &ShadowHost::advance, "now"_a)
       .def("reset", &ShadowHost::reset)
       .def("mark", &ShadowHost::mark, "replay_blocks"_a = 0)
@@ -38,9 +50,21 @@ void bind_shadow_host(nb::module_& module) {
       .def_prop_ro("dropped", &ShadowHost::dropped)
       .def_prop_ro("busy_seconds", &ShadowHost::busy_seconds)
       .def_prop_ro("bytes", &ShadowHost::bytes)
-      .def("check", [](ShadowHost& host) {
-        for (std::size_t i = 0; i < host.shadows().size(); ++i) host.shadows().pool(i).check();
-      });
+      // For tests, when the thread has nothing to do.
+      .def("check",
+           [](ShadowHost& host) {
+             for (std::size_t i = 0; i < host.shadows().size(); ++i) host.shadows().pool(i).check();
+           })
+      .def(
+          "num_free", [](ShadowHost& host, std::size_t i) { return host.shadows().pool(i).num_free(); }, "candidate"_a)
+      .def(
+          "snapshot",
+          [](ShadowHost& host, std::size_t i) { return to_plain(host.shadows().pool(i).queue().policy().snapshot()); },
+          "candidate"_a)
+      .def(
+          "order",
+          [](ShadowHost& host, std::size_t i) { return keys_in_order(host.shadows().pool(i).queue().policy()); },
+          "candidate"_a);
 }
 
 }  // namespace eviction

@@ -15,7 +15,9 @@
 //
 // Serving must not depend on a policy's code being right: whatever it returns is
 // checked, and when it throws or returns nonsense, LRU order by time of release
-// takes over for good (`failure` says why). That costs eight bytes a slot.
+// takes over for good (`failure` says why). That costs eight bytes a slot. The lists
+// of the other parts have links of their own there, so that a change of policy need
+// not move them; a model's use the policy's, which saves it eight bytes a slot.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +25,14 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "hand_over.h"
 #include "policies/lru.h"
 #include "policy.h"
 #include "slot_list.h"
+#include "successor.h"
 
 namespace eviction {
 
@@ -61,9 +65,10 @@ class FreeQueue {
   FreeQueue(std::unique_ptr<Policy> policy, Order order)
       : policy_(std::move(policy)),
         order_(order),
-        blank_(policy_->links()),
-        spare_(policy_->links()),
-        last_(policy_->links()),
+        own_links_(order == Order::kModel ? 0 : policy_->num_slots()),
+        blank_(list_links()),
+        spare_(list_links()),
+        last_(list_links()),
         region_(policy_->num_slots(), Region::kHeld),
         released_(order == Order::kModel ? 0 : policy_->num_slots(), 0) {
     require(order != Order::kUpstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
@@ -72,7 +77,8 @@ class FreeQueue {
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(region_.size()); }
   std::uint32_t size() const { return blank_.size() + spare_.size() + in_order_ + last_.size(); }
   std::size_t bytes() const {
-    return policy_->bytes() + region_.size() * sizeof(Region) + released_.size() * sizeof(released_[0]);
+    return policy_->bytes() + region_.size() * sizeof(Region) + released_.size() * sizeof(released_[0]) +
+           own_links_.num_slots() * 2 * sizeof(Slot);
   }
   bool contains(Slot slot) const { return slot < num_slots() && region_[slot] != Region::kHeld; }
   Policy& policy() { return *policy_; }
@@ -135,7 +141,7 @@ class FreeQueue {
       default:
         --in_order_;
         guarded([&] { policy_->take(slot); });
-        if (next_ != nullptr && next_->key_of(slot) != kNoKey) next_->take(slot);
+        successor_.taken(slot, released(slot));
     }
   }
 
@@ -202,70 +208,49 @@ class FreeQueue {
 
   // ---- Change of policy; see hand_over.h. ----
 
-  // Adds what the policy knows of the slots in [first, last), in slices that start
-  // with slot 0. From then on the queue remembers which blocks became evictable:
-  // the plan will not know of them.
+  // Adds what the policy knows of the slots in [first, last). From the first slot on,
+  // what is released is noted; with the last one the copy is complete, and the plan
+  // is to be asked for before anything else happens to the queue.
   void copy_residents(Slot first, Slot last, std::vector<Resident>& out) {
     if (first == 0) {
       abandon_hand_over();
-      remembers_arrivals_ = true;
+      successor_.watch();
     }
-    for (Slot slot = first; slot < last && slot < num_slots(); ++slot) {
+    const auto copy = [&](Slot slot) {
       const Key key = policy_->key_of(slot);
       const bool evictable = region_[slot] == Region::kOrder;
       if (key != kNoKey && (evictable || region_[slot] == Region::kHeld)) {
-        out.push_back({slot, key, released_.empty() ? 0 : released_[slot], evictable});
+        out.push_back({slot, key, released(slot), evictable});
       }
-    }
+    };
+    for (Slot slot = first; slot < last && slot < num_slots(); ++slot) copy(slot);
+    if (last >= num_slots()) successor_.close_copy(clock_, copy);
   }
-  // Carries out a plan that was made of copied residents. The old policy goes on
-  // until `continue_hand_over` says that the new one is in charge.
+  // The old policy goes on until `continue_hand_over` says that the new one is in
+  // charge.
   void begin_hand_over(HandOverPlan plan) {
-    require(remembers_arrivals_, "free queue: a plan without copied residents");
-    next_ = std::move(plan.next);
-    plan_ = std::move(plan.items);
+    require(successor_.watching(), "free queue: a plan of nothing");
+    successor_.begin(std::move(plan));
   }
-  bool handing_over() const { return next_ != nullptr; }
+  // False when none was begun, or a reset put an end to it.
+  bool handing_over() const { return successor_.watching(); }
   // Does at most `budget` blocks' worth of work. True when the policy has changed.
+  // Throws when the new policy does, and then the old one stays.
   bool continue_hand_over(std::size_t budget) {
-    if (next_ == nullptr) return false;
-    for (; budget > 0 && placed_ < plan_.size(); --budget, ++placed_) {
-      const HandOverPlan::Item& item = plan_[placed_];
-      const bool evictable = region_[item.slot] == Region::kOrder;
-      const bool there = evictable || region_[item.slot] == Region::kHeld;
-      if (!there || policy_->key_of(item.slot) != item.entry.key || next_->key_of(item.slot) != kNoKey) continue;
-      if (item.known) {
-        next_->place(item.slot, item.entry, evictable);
-      } else if (evictable) {
-        next_->disown(item.entry.key);  // evicted from the shadow, resident here: not a return
-        next_->insert(item.slot, item.entry.key, BlockInfo{});
-      }
-    }
-    for (; budget > 0 && arrived_ < arrivals_.size(); --budget, ++arrived_) {
-      const Slot slot = arrivals_[arrived_];
-      if (region_[slot] == Region::kOrder && next_->key_of(slot) == kNoKey) {
-        next_->insert(slot, policy_->key_of(slot), BlockInfo{});
-      }
-    }
-    if (placed_ < plan_.size() || arrived_ < arrivals_.size()) return false;
-    require(next_->size() == in_order_, "free queue: the new policy missed a block");
-    retired_ = replace_policy(std::move(next_));
-    remembers_arrivals_ = false;
-    placed_ = arrived_ = 0;
+    const auto look = [this](Slot slot) {
+      return Successor::Block{policy_->key_of(slot), released(slot), region_[slot] == Region::kOrder,
+                              region_[slot] == Region::kHeld};
+    };
+    if (!successor_.work(budget, look)) return false;
+    require(successor_.size() == in_order_, "free queue: the new policy missed a block");
+    std::unique_ptr<Policy> retired = replace_policy(successor_.take_over());
+    leftovers_ = successor_.end();
+    leftovers_.policy = std::move(retired);
     return true;
   }
-  // What a hand-over leaves behind: megabytes, to be freed where no one waits.
-  struct Leftovers {
-    std::unique_ptr<Policy> policy;
-    std::vector<HandOverPlan::Item> plan;
-    std::vector<Slot> arrivals;
-  };
-  Leftovers take_leftovers() { return {std::move(retired_), std::move(plan_), std::move(arrivals_)}; }
+  Leftovers take_leftovers() { return std::exchange(leftovers_, {}); }
   void abandon_hand_over() {
-    next_ = nullptr;
-    remembers_arrivals_ = false;
-    arrivals_.clear();
-    placed_ = arrived_ = 0;
+    if (successor_.watching()) leftovers_ = successor_.end();
   }
 
   // LRU order by time of release takes over, for good.
@@ -280,14 +265,15 @@ class FreeQueue {
 
   void admit(const Admission& request) {
     guarded([&] { policy_->admit(request); });
-    if (next_ != nullptr) next_->admit(request);
+    successor_.admit(request);
   }
   void finish(Serial serial, std::span<const Key> cached, double now) {
     guarded([&] { policy_->finish(serial, cached, now); });
-    if (next_ != nullptr) next_->finish(serial, cached, now);
+    successor_.finish(serial, cached, now);
   }
   void advance(double now) {
     guarded([&] { policy_->advance(now); });
+    successor_.advance(now);
   }
 
   void check() const {
@@ -313,6 +299,8 @@ class FreeQueue {
     require(region_[slot] == Region::kHeld, "free queue: the block is free already");
     if (order_ != Order::kModel) released_[slot] = ++clock_;
   }
+  std::uint64_t released(Slot slot) const { return released_.empty() ? 0 : released_[slot]; }
+  SlotLinks& list_links() { return order_ == Order::kModel ? policy_->links() : own_links_; }
 
   Slot leave(SlotList& list) {
     const Slot slot = list.pop_front();
@@ -332,6 +320,7 @@ class FreeQueue {
         return slot;
       }
       // The other copy went first: this one counts now.
+      release(slot);
       enter_order(slot, key, BlockInfo{});
     }
     if (in_order_ > 0) return victim(residency);
@@ -356,6 +345,8 @@ class FreeQueue {
       const Key key = residency.key(slot);
       if (key != kNoKey && residency.copies(slot) <= 1 + going[key]) {
         spare_.erase(slot);
+        region_[slot] = Region::kHeld;
+        release(slot);
         enter_order(slot, key, BlockInfo{});
       } else {
         ++going[key];
@@ -377,19 +368,13 @@ class FreeQueue {
         policy_->insert(slot, key, info);
       }
     });
-    if (!remembers_arrivals_) return;
-    const Key known = next_ == nullptr ? kNoKey : next_->key_of(slot);
-    if (known == key && key != kNoKey) {
-      next_->reinsert(slot);
-      return;
-    }
-    if (known != kNoKey) next_->forget(slot);
-    arrivals_.push_back(slot);
+    require(order_ != Order::kModel || !successor_.watching(), "free queue: a model changes its policy at once");
+    successor_.released(slot, released(slot), info);
   }
   // The block's content is gone, other than by eviction.
   void lose(Slot slot) {
     guarded([&] { policy_->forget(slot); });
-    if (next_ != nullptr) next_->forget(slot);
+    successor_.lost(slot);
   }
 
   Slot victim(Residency& residency) {
@@ -401,7 +386,7 @@ class FreeQueue {
     if (!chosen) victim = policy_->victim();  // LRU by now
     region_[victim.slot] = Region::kHeld;     // before the policy is asked again
     --in_order_;
-    if (next_ != nullptr) next_->forget(victim.slot);
+    successor_.lost(victim.slot);
     const Key content = residency.key(victim.slot);
     evictions_ += content != kNoKey;
     // No loss: its content was dropped while it was free, or is resident elsewhere.
@@ -424,10 +409,9 @@ class FreeQueue {
       return false;
     }
   }
-  // The lists of the other blocks move to the new policy's links.
   std::unique_ptr<Policy> replace_policy(std::unique_ptr<Policy> next) {
-    for (SlotList* list : {&blank_, &spare_, &last_}) *list = list->copied_to(next->links());
-    if (order_ == Order::kModel) {  // whose contents the policy keeps
+    if (order_ == Order::kModel) {  // whose lists and contents the policy keeps
+      for (SlotList* list : {&blank_, &spare_, &last_}) *list = list->copied_to(next->links());
       for (Slot slot = 0; slot < num_slots(); ++slot) next->set_content(slot, policy_->content(slot));
     }
     const std::uint64_t counted = ghost_hits();
@@ -448,6 +432,7 @@ class FreeQueue {
 
   std::unique_ptr<Policy> policy_;
   Order order_;
+  SlotLinks own_links_;
   SlotList blank_;
   SlotList spare_;
   SlotList last_;
@@ -459,15 +444,8 @@ class FreeQueue {
   std::uint64_t evictions_ = 0;
   std::uint64_t past_ghost_hits_ = 0;  // before the last reset or change of policy
   std::string failure_;
-  // During a hand-over: the new policy, what is left to place, and the blocks that
-  // became evictable since the residents were copied, in order.
-  bool remembers_arrivals_ = false;
-  std::unique_ptr<Policy> next_;
-  std::unique_ptr<Policy> retired_;
-  std::vector<HandOverPlan::Item> plan_;
-  std::vector<Slot> arrivals_;
-  std::size_t placed_ = 0;
-  std::size_t arrived_ = 0;
+  Successor successor_;
+  Leftovers leftovers_;
 };
 
 }  // namespace eviction

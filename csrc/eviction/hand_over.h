@@ -11,8 +11,9 @@
 //   1. the live queue copies what it holds (`Residents`), slice by slice;
 //   2. anyone, on any thread, makes a plan of it: sorting and matching;
 //   3. the live queue carries the plan out, slice by slice, while the old policy
-//      goes on choosing victims. An item of the plan whose block has another
-//      content by then is passed over.
+//      goes on choosing victims (successor.h). An item of the plan whose block has
+//      another content by then is passed over, and what was released since the plan
+//      was asked for comes behind it, in order of release.
 #pragma once
 
 #include <memory>
@@ -40,7 +41,8 @@ struct HandOverPlan {
 };
 
 // `fresh`: a new instance of the snapshot's policy, for the live pool's slots; may be
-// null, then only the items are made.
+// null, then only the items are made. Of a slot that was copied twice, the later copy
+// counts.
 HandOverPlan plan_hand_over(std::unique_ptr<Policy> fresh, const Snapshot& snapshot, std::vector<Resident> residents);
 
 }  // namespace eviction

@@ -148,7 +148,7 @@ class LiveQueue final : private Residency {
   void sync() {
     if (!map_.refresh()) return;
     queue_.reset();
-    residents_.clear();
+    discard_leftovers();
     if (shadows_ != nullptr) shadows_->reset();
   }
 
@@ -156,23 +156,33 @@ class LiveQueue final : private Residency {
 
   // Copies what the slots [first, first + count) hold. True when all are copied.
   bool copy_residents(Slot first, std::uint32_t count) {
-    if (first == 0) residents_.clear();
+    if (first == 0) {
+      queue_.abandon_hand_over();
+      discard_leftovers();
+      residents_.reserve(queue_.num_slots());  // growing would copy it within a step
+    }
     queue_.copy_residents(first, first + count, residents_);
     return first + count >= queue_.num_slots();
   }
   void ask_for_plan(std::size_t candidate) {
+    require(shadows_ != nullptr, "live queue: no shadows to plan with");
     shadows_->ask_for_plan(candidate, queue_.num_slots(), std::exchange(residents_, {}));
   }
   // True when the plan is there, and from now on carried out.
   bool begin_hand_over() {
+    require(shadows_ != nullptr, "live queue: no shadows to plan with");
     std::optional<HandOverPlan> plan = shadows_->poll_plan();
     if (plan.has_value()) queue_.begin_hand_over(std::move(*plan));
     return plan.has_value();
   }
   bool continue_hand_over(std::size_t budget) {
-    if (!queue_.continue_hand_over(budget)) return false;
-    shadows_->discard(queue_.take_leftovers());
-    return true;
+    const bool changed = queue_.continue_hand_over(budget);
+    discard_leftovers();
+    return changed;
+  }
+  void abandon_hand_over() {
+    queue_.abandon_hand_over();
+    discard_leftovers();
   }
   // LRU order by time of release, at once; the policy is not asked any more.
   void use_lru(const std::string& why) { queue_.fall_back(why.c_str()); }
@@ -199,6 +209,13 @@ class LiveQueue final : private Residency {
   Key key(Slot slot) override { return key_of_block_hash(reader_.hash(blocks_[slot])); }
   bool duplicated(Slot slot) override { return copies(slot) > 1; }
   std::uint32_t copies(Slot slot) override { return map_.copies(reader_.hash(blocks_[slot])); }
+
+  // The shadows' thread frees them: for a large pool that takes milliseconds.
+  void discard_leftovers() {
+    Leftovers leftovers = queue_.take_leftovers();
+    leftovers.residents = std::exchange(residents_, {});
+    if (shadows_ != nullptr && !leftovers.empty()) shadows_->discard(std::move(leftovers));
+  }
 
   nb::object block(Slot slot) const { return nb::borrow(PyList_GET_ITEM(blocks_.ptr(), slot)); }
 

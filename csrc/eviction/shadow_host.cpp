@@ -76,10 +76,13 @@ std::optional<ShadowHost::Answer> ShadowHost::poll_answer() {
 void ShadowHost::ask_for_plan(std::size_t candidate, std::uint32_t num_slots, std::vector<Resident> residents) {
   {
     const std::lock_guard lock(mutex_);
-    plan_requests_.push_back({++plans_asked_, candidate, num_slots, std::move(residents)});
+    if (plan_.has_value()) leftovers_.push_back({std::move(plan_->next), std::move(plan_->items), {}});
+    if (plan_request_.has_value()) leftovers_.push_back({nullptr, {}, std::move(plan_request_->residents)});
     plan_ = std::nullopt;
+    plan_request_ = {++plans_, candidate, num_slots, std::move(residents)};
   }
-  post(Kind::kPlan, {});
+  const std::uint64_t head[] = {plans_};
+  post(Kind::kPlan, head);
   wake_.notify_one();
 }
 
@@ -88,7 +91,7 @@ std::optional<HandOverPlan> ShadowHost::poll_plan() {
   return std::exchange(plan_, std::nullopt);
 }
 
-void ShadowHost::discard(FreeQueue::Leftovers leftovers) {
+void ShadowHost::discard(Leftovers leftovers) {
   if (!options_.threaded) return;
   const std::lock_guard lock(mutex_);
   leftovers_.push_back(std::move(leftovers));
@@ -106,16 +109,30 @@ void ShadowHost::drain() {
   idle_.wait(lock, [this] { return (inbox_.empty() && !working_) || !failure_.empty(); });
 }
 
+// False for what is left out. In the engine a serial is not used again.
+bool ShadowHost::passes(Kind kind, std::span<const std::uint64_t> head, std::size_t keys) {
+  switch (kind) {
+    case Kind::kAdmit:
+      if (!full(keys)) return true;
+      ++dropped_;
+      left_out_.insert(head[0]);
+      return false;
+    case Kind::kGrow:  // told again a second later
+    case Kind::kAdvance:
+      return !full(0);
+    case Kind::kFinish:
+      return left_out_.empty() || left_out_.erase(head[0]) == 0;
+    default:
+      return true;
+  }
+}
+
 void ShadowHost::post(Kind kind, std::span<const std::uint64_t> head, std::span<const Key> keys) {
   std::size_t pending = 0;
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return;
-    if (kind == Kind::kAdmit && inbox_.size() + keys.size() > options_.max_pending_words) {
-      ++dropped_;
-      return;
-    }
-    // The end of a request whose admission was left out is ignored by the shadows.
+    if (!passes(kind, head, keys.size())) return;
     inbox_.push_back(header_of(static_cast<std::uint64_t>(kind), head.size(), keys.size()));
     inbox_.insert(inbox_.end(), head.begin(), head.end());
     inbox_.insert(inbox_.end(), keys.begin(), keys.end());
@@ -141,7 +158,7 @@ void ShadowHost::run() {
     working_ = true;
     words.clear();
     words.swap(inbox_);
-    std::vector<FreeQueue::Leftovers> garbage = std::exchange(leftovers_, {});
+    std::vector<Leftovers> garbage = std::exchange(leftovers_, {});
     lock.unlock();
     garbage.clear();
     process(words);
@@ -152,7 +169,7 @@ void ShadowHost::run() {
 void ShadowHost::process(const std::vector<std::uint64_t>& words) {
   const auto started = std::chrono::steady_clock::now();
   try {
-    for (std::size_t at = 0; at < words.size();) {
+    for (std::size_t at = 0; at < words.size() && !stopping_;) {
       const std::uint64_t header = words[at];
       const std::size_t head = header >> 8 & 0xff;
       const std::size_t keys = header >> 16;
@@ -189,19 +206,22 @@ void ShadowHost::handle(Kind kind, const std::uint64_t* head, std::span<const Ke
     case Kind::kMark:
       answer(head[0], static_cast<std::uint32_t>(head[1]));
       break;
-    case Kind::kPlan: {
-      PlanRequest request;
-      {
-        const std::lock_guard lock(mutex_);
-        request = std::move(plan_requests_.front());
-        plan_requests_.erase(plan_requests_.begin());
-      }
-      HandOverPlan plan = shadows_.plan(request.candidate, request.num_slots, std::move(request.residents));
-      const std::lock_guard lock(mutex_);
-      if (request.number == plans_asked_) plan_ = std::move(plan);
+    case Kind::kPlan:
+      plan(head[0]);
       break;
-    }
   }
+}
+
+void ShadowHost::plan(std::uint64_t number) {
+  std::optional<PlanRequest> request;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!plan_request_.has_value() || plan_request_->number != number) return;  // asked anew since
+    request = std::exchange(plan_request_, std::nullopt);
+  }
+  HandOverPlan plan = shadows_.plan(request->candidate, request->num_slots, std::move(request->residents));
+  const std::lock_guard lock(mutex_);
+  if (!plan_request_.has_value()) plan_ = std::move(plan);
 }
 
 void ShadowHost::answer(std::uint64_t mark, std::uint32_t replay_blocks) {
@@ -222,7 +242,7 @@ void ShadowHost::answer(std::uint64_t mark, std::uint32_t replay_blocks) {
 
 void ShadowHost::fail(const char* why) {
   const std::lock_guard lock(mutex_);
-  failure_ = why;
+  failure_ = *why == '\0' ? "unknown error" : why;
   inbox_.clear();
   idle_.notify_all();
 }

@@ -7,10 +7,11 @@
 // the scheduler asks with `mark` or `ask_for_plan` and looks again at a later step,
 // it never waits.
 //
-// The inbox is bounded. When it is full, admissions are left out (and counted), so
-// that a slow shadow costs accuracy and never time; ends of requests always pass,
-// or a shadow would hold their blocks for ever. An exception in a shadow stops all
-// of them and is reported; serving does not depend on them.
+// The inbox is bounded. When it is full, requests are left out (and counted), with
+// all that happens to them, so that a slow shadow costs accuracy and never time. The
+// ends of the others always pass, or a shadow would hold their blocks for ever. An
+// exception in a shadow stops all of them and is reported; serving does not depend on
+// them.
 //
 // Without a thread everything happens within the call; the harness and the tests
 // use that, because it is deterministic.
@@ -22,6 +23,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "shadow_set.h"
@@ -64,11 +66,12 @@ class ShadowHost {
   // the keys since the last such mark on caches of that many blocks, in blocks.
   std::uint64_t mark(std::uint32_t replay_blocks = 0);
   std::optional<Answer> poll_answer();
-  // Asks for a plan to hand over to a candidate.
+  // Asks for a plan to hand over to a candidate. Only the one that was asked for last is
+  // given out.
   void ask_for_plan(std::size_t candidate, std::uint32_t num_slots, std::vector<Resident> residents);
   std::optional<HandOverPlan> poll_plan();
   // Frees what a hand-over left, on the thread.
-  void discard(FreeQueue::Leftovers leftovers);
+  void discard(Leftovers leftovers);
 
   std::string failure() const;
   std::uint64_t dropped() const { return dropped_; }
@@ -88,10 +91,13 @@ class ShadowHost {
     std::vector<Resident> residents;
   };
 
+  bool full(std::size_t words) const { return inbox_.size() + words > options_.max_pending_words; }
+  bool passes(Kind kind, std::span<const std::uint64_t> head, std::size_t keys);
   void post(Kind kind, std::span<const std::uint64_t> head, std::span<const Key> keys = {});
   void run();
   void process(const std::vector<std::uint64_t>& words);
   void handle(Kind kind, const std::uint64_t* head, std::span<const Key> keys);
+  void plan(std::uint64_t number);
   void answer(std::uint64_t mark, std::uint32_t replay_blocks);
   void fail(const char* why);
 
@@ -104,16 +110,19 @@ class ShadowHost {
   std::condition_variable wake_;
   std::condition_variable idle_;
   std::vector<std::uint64_t> inbox_;
-  std::vector<PlanRequest> plan_requests_;
-  std::vector<FreeQueue::Leftovers> leftovers_;
+  std::optional<PlanRequest> plan_request_;
+  std::vector<Leftovers> leftovers_;
   std::optional<Answer> answer_;
   std::optional<HandOverPlan> plan_;
-  std::uint64_t plans_asked_ = 0;  // only the last one asked for is of interest
   std::string failure_;
   bool working_ = false;
-  bool stopping_ = false;
+  std::unordered_set<Serial> left_out_;  // requests whose admission was, until they end
 
+  // Of the scheduler's thread.
   std::uint64_t marks_ = 0;
+  std::uint64_t plans_ = 0;
+
+  std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> dropped_{0};
   std::atomic<std::uint64_t> busy_nanoseconds_{0};
   std::thread thread_;
