@@ -161,6 +161,7 @@ class AdaptiveHooks(EvictionHooks):
         self._window = window
         self._rule: Rule | None = None  # made at the first step: it needs the time
         self._since = CountsSince()
+        self._starts = False  # the next answer is where the rule's counts start
         self._live_since: float | None = None
         self._switches = {candidate.label: 0 for candidate in candidates}
         self._totals: tuple[int, list[int]] = (0, [0] * len(candidates))
@@ -181,14 +182,16 @@ class AdaptiveHooks(EvictionHooks):
         return self.candidates[self.live].label
 
     def step(self, now: float) -> None:
+        if now < self._now:  # the clock went back, and all times with it
+            self._rule = None
+            self._next_growth = self._live_since = now
         super().step(now)
         started = time.perf_counter()
         if not self.stopped:
             try:
                 self._manage(now)
             except Exception as error:
-                logger.exception("The adaptive eviction manager failed.")
-                self._report_failure(repr(error), self.live_label)
+                self._on_failure(error)
         self._seconds += time.perf_counter() - started
 
     def _on_admission(
@@ -213,8 +216,9 @@ class AdaptiveHooks(EvictionHooks):
         """The prefix cache was reset: so are the shadows, and the rule."""
         super().reset()
         self._rule = None
-        self._mark = None
         self._abandon_hand_over()
+        if self._pinned not in (None, self.live):
+            self._start_hand_over(self._pinned, self._now)
 
     # ---- One step. ----
 
@@ -222,7 +226,10 @@ class AdaptiveHooks(EvictionHooks):
         if self._rule is None:
             self._rule = make_rule(self.config, self._window, len(self.candidates), now)
             self._next_look = min(now + self.config.interval, self._rule.next_decision)
-            self._live_since = self._live_since or now
+            self._mark = self.host.mark()
+            self._mark_decides, self._starts = False, True
+            if self._live_since is None:
+                self._live_since = now
         if failure := self.host.failure:
             self._report_failure(failure, self.live_label)
             return
@@ -262,16 +269,18 @@ class AdaptiveHooks(EvictionHooks):
         replayed = self._rule.reads_replay and self._mark_decides
         if not replayed:
             self._totals = (queries, hits)
+        if self._starts:
+            self._starts = False
+            self._since.take(queries, hits)
         if self._mark_decides:
             since = CountsSince() if replayed else self._since
-            decision = self._rule.decide(now, self.live, since.take(queries, hits))
-            self._follow(decision, now)
+            counts = since.take(queries, hits)
+            self._follow(self._rule.decide(now, self._coming, counts), now)
         self._next_look = min(now + self.config.interval, self._rule.next_decision)
 
     def _follow(self, decision: Decision, now: float) -> None:
         follows = self._pinned is None and not self.config.dry_run
-        # A hand-over takes some steps; the rule may look again meanwhile.
-        coming = self.live if self._hand_over is None else self._hand_over.candidate
+        coming = self._coming
         switches = follows and decision.choice not in (self.live, coming)
         entry = {
             "end": decision.end,
@@ -319,10 +328,18 @@ class AdaptiveHooks(EvictionHooks):
 
     # ---- Hand-over. ----
 
+    @property
+    def _coming(self) -> int:
+        """The candidate that is live, or will be in some steps."""
+        return self.live if self._hand_over is None else self._hand_over.candidate
+
     def _start_hand_over(self, choice: int, now: float) -> None:
         self._abandon_hand_over()  # one that is under way starts anew
         self._hand_over = HandOver(self.queue, choice)
-        while not self.config.threaded and self._hand_over is not None:
+        if self.config.threaded:
+            return
+        # If the shadows fail meanwhile, the next step deals with it.
+        while self._hand_over is not None and not self.host.failure:
             self._continue_hand_over(now)
 
     def _continue_hand_over(self, now: float) -> None:

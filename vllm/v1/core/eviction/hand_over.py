@@ -44,8 +44,14 @@ class HandOver:
         Returns:
             True when the new policy is in charge.
 
+        Raises:
+            RuntimeError: The new policy failed; the old one stays.
+
         """
         queue = self._queue
+        if self._copied > 0 and not queue.handing_over:
+            # The prefix cache was reset meanwhile.
+            self._phase, self._copied = _Phase.COPY, 0
         if self._phase is _Phase.COPY:
             complete = queue.copy_residents(self._copied, COPIED_IN_A_STEP)
             self._copied += COPIED_IN_A_STEP

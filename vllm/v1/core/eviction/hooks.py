@@ -15,10 +15,11 @@ from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
-    from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request
+
+    from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 
 logger = init_logger(__name__)
 
@@ -96,7 +97,10 @@ class Hooks:
             return  # it computes all anew: nothing is asked for, nothing missed
         self._num_admitted += 1
         self._admitted[request.request_id] = self._num_admitted
-        self._on_admission(self._num_admitted, request, num_hit_tokens)
+        try:
+            self._on_admission(self._num_admitted, request, num_hit_tokens)
+        except Exception as error:
+            self._on_failure(error)
 
     def finish(self, request: "Request") -> None:
         """The request is over; its blocks are about to be released."""
@@ -105,7 +109,10 @@ class Hooks:
             return
         if self.recorder is not None:
             self._record(self.recorder, serial, request)
-        self._on_end(serial, request)
+        try:
+            self._on_end(serial, request)
+        except Exception as error:
+            self._on_failure(error)
 
     def reset(self) -> None:
         """The prefix cache was reset."""
@@ -171,6 +178,9 @@ class Hooks:
 
     def _on_end(self, serial: int, request: "Request") -> None:
         """For subclasses: the end of an admitted request."""
+
+    def _on_failure(self, error: Exception) -> None:
+        """For subclasses: one of the two above raised. The request goes on."""
 
     def _record(self, recorder: Recorder, serial: int, request: "Request") -> None:
         block_size = self._manager.block_pool.hash_block_size
@@ -322,7 +332,12 @@ class EvictionHooks(Hooks):
         self.stopped = True
         self.queue.attach(None)
 
-    def _report_failure(self, why: str, what_stays: str) -> None:
+    def _on_failure(self, error: Exception) -> None:
+        self._report_failure(repr(error), self.live_policy, error)
+
+    def _report_failure(
+        self, why: str, what_stays: str, error: Exception | None = None
+    ) -> None:
         """Stop, count, and log once."""
         if self.stopped:
             return
@@ -334,6 +349,7 @@ class EvictionHooks(Hooks):
             self.policy,
             self._failure,
             what_stays,
+            exc_info=error,
         )
 
     def _hashes(self, request: "Request") -> list[tuple[int, int, list[bytes]]]:
