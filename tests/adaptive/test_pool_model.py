@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The pool model: what is held, found, copied and evicted.
+
+Whether it is like vLLM's pool is shown where a real scheduler runs beside it; here
+it must be like its description.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vllm._eviction_C import Pool, ShadowSet, make_policy, native_policies
+
+from tests.adaptive.naive_pool import NaivePool
+from tests.adaptive.request_events import (
+    CONVERSATIONS,
+    LONGEST,
+    Event,
+    block_keys,
+    event_lists,
+)
+
+natives = pytest.mark.parametrize("name", native_policies())
+
+
+class Traffic:
+    """Sends the same requests to pools.
+
+    Args:
+        pools: With one set of groups.
+        num_groups: Of them.
+
+    """
+
+    def __init__(self, *pools: Any, num_groups: int = 1):
+        self.pools = pools
+        self.num_groups = num_groups
+        self.running: dict[int, list[int]] = {}  # serial -> conversation, blocks
+        self._serial = 0
+
+    def keys(self, conversation: int, length: int) -> list[int]:
+        groups = range(self.num_groups)
+        return [
+            key for group in groups for key in block_keys(conversation, length, group)
+        ]
+
+    def step(self, event: Event) -> None:
+        getattr(self, event.kind)(event)
+
+    def admit(self, event: Event) -> None:
+        conversation = event.which % CONVERSATIONS
+        keys = self.keys(conversation, event.length)
+        # A prompt of whole blocks: the last one is computed again, and copied.
+        limit = event.length - event.extra % 2
+        self._serial += 1
+        arguments = (self._serial, keys, limit, event.length + event.extra % 3, 0.0)
+        hits = {pool.lookup(keys, limit) for pool in self.pools}
+        outcomes = {pool.admit(*arguments) for pool in self.pools}
+        assert len(outcomes) == 1, f"outcomes differ: {outcomes}"
+        ((found, fits),) = outcomes
+        assert hits == {found}
+        if fits:
+            self.running[self._serial] = [conversation, event.length]
+
+    def grow(self, event: Event) -> None:
+        if not self.running:
+            return
+        serial = list(self.running)[event.which % len(self.running)]
+        request = self.running[serial]
+        request[1] = min(request[1] + event.length // 3, LONGEST)
+        keys = self.keys(*request) if event.extra % 2 else []
+        for pool in self.pools:
+            pool.grow(serial, request[1] + event.extra % 3, keys)
+
+    def finish(self, event: Event) -> None:
+        if not self.running:
+            return
+        serial = list(self.running)[event.which % len(self.running)]
+        conversation, length = self.running.pop(serial)
+        # Of a request that is aborted, less may be full.
+        length -= event.extra % 4 == 3
+        for pool in self.pools:
+            pool.finish(serial, self.keys(conversation, length), 0.0)
+
+    def reset(self, event: Event) -> None:
+        for pool in self.pools:
+            pool.reset()
+
+    def all_keys(self) -> list[list[int]]:
+        """Of each block a list with its key in each group."""
+        places = {
+            tuple(self.keys(conversation, LONGEST)[place::LONGEST])
+            for conversation in range(CONVERSATIONS)
+            for place in range(LONGEST)
+        }
+        return [list(keys) for keys in places]
+
+
+@settings(max_examples=200)
+@given(num_blocks=st.integers(2, 24), events=event_lists())
+def test_agrees_with_its_description(num_blocks: int, events: list[Event]):
+    pool, naive = Pool(make_policy("lru", num_blocks)), NaivePool(num_blocks, [0])
+    traffic = Traffic(pool, naive)
+    for event in events:
+        traffic.step(event)
+        assert pool.num_free == naive.num_free
+        pool.check()
+        for keys in traffic.all_keys():
+            assert pool.lookup(keys, 1) == naive.resident(keys[0])
+
+
+@settings(max_examples=200)
+@given(
+    num_blocks=st.integers(2, 40),
+    windows=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    events=event_lists(),
+)
+def test_groups_share_the_blocks_and_a_hit_needs_them_all(
+    num_blocks: int, windows: list[int], events: list[Event]
+):
+    pool, naive = (
+        Pool(make_policy("lru", num_blocks), windows),
+        NaivePool(num_blocks, windows),
+    )
+    traffic = Traffic(pool, naive, num_groups=len(windows))
+    for event in events:
+        traffic.step(event)
+        assert pool.num_free == naive.num_free
+        pool.check()
+        for keys in traffic.all_keys():
+            assert pool.lookup(keys, 1) == all(naive.resident(key) for key in keys)
+
+
+@natives
+def test_keeps_its_books_under_every_policy(name: str):
+    @settings(max_examples=150)
+    @given(
+        num_blocks=st.integers(2, 24),
+        windows=st.lists(st.integers(0, 3), min_size=1, max_size=2),
+        events=event_lists(),
+    )
+    def any_events(num_blocks: int, windows: list[int], events: list[Event]):
+        pool = Pool(make_policy(name, num_blocks), windows)
+        traffic = Traffic(pool, num_groups=len(windows))
+        for event in events:
+            traffic.step(event)
+            pool.check()
+        while traffic.running:
+            traffic.finish(Event("finish", 0, 1, 0))
+        pool.check()
+        assert pool.num_free == num_blocks
+
+    any_events()
+
+
+@natives
+def test_a_pool_of_two_blocks(name: str):
+    pool = Pool(make_policy(name, 2))
+    assert pool.admit(1, [1, 2], 2, 2, 0.0) == (0, True)
+    assert pool.admit(2, [1, 2, 3], 2, 3, 0.0) == (2, False)
+    pool.finish(1, [1, 2], 0.0)
+    # The last block is computed again, and there is only the block itself to do it in:
+    # then the request must wait, as in vLLM, for as long as it is held.
+    assert pool.admit(3, [1, 2], 1, 2, 0.0) == (1, True)
+    pool.check()
+    assert pool.num_free == 0
+    pool.finish(3, [1, 2], 0.0)
+    assert pool.lookup([1, 2], 2) == 2
+    pool.check()
+
+
+def test_output_is_found_when_it_was_told_of_and_not_before():
+    pool = Pool(make_policy("lru", 8))
+    pool.admit(1, [1, 2], 1, 2, 0.0)
+    assert pool.lookup([1, 2, 3], 3) == 2, "a prompt can be found while it runs"
+    pool.grow(1, 3)
+    assert pool.lookup([1, 2, 3], 3) == 2, "held, but not full"
+    pool.grow(1, 3, [1, 2, 3])
+    assert pool.lookup([1, 2, 3], 3) == 3
+    pool.finish(1, [1, 2, 3, 4], 0.0)
+    assert pool.lookup([1, 2, 3, 4], 4) == 4
+
+
+def test_a_request_that_grows_takes_what_there_is():
+    pool = Pool(make_policy("lru", 3))
+    pool.admit(1, [1, 2], 2, 2, 0.0)
+    pool.grow(1, 9)
+    assert pool.num_free == 0
+    pool.grow(7, 9)  # unknown
+    pool.finish(7, [1], 0.0)
+    pool.finish(1, [1, 2, 3, 4, 5], 0.0)
+    assert pool.num_free == 3
+    assert pool.lookup([1, 2, 3, 4], 4) == 3
+
+
+@natives
+def test_a_shadow_costs_at_most_64_bytes_a_block(name: str):
+    num_blocks = 65536
+    shadows = ShadowSet(num_blocks, 16, [(name, {})])
+    assert shadows.bytes <= 64 * num_blocks
