@@ -111,11 +111,10 @@ class _Log(logging.Handler):
 
 @contextmanager
 def logged() -> Iterator[list[tuple[str, str]]]:
-    """Collect level and text of what vLLM logs."""
-    import vllm.logger  # noqa: F401  (it sets the handlers when it is loaded)
-
+    """Collect level and text of what the engine logs."""
     handler = _Log()
-    logger = logging.getLogger("vllm")
+    # Not that of `vllm`, whose handlers the first engine sets anew.
+    logger = logging.getLogger("vllm.v1")
     logger.addHandler(handler)
     try:
         yield handler.lines
