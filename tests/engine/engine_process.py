@@ -22,7 +22,7 @@ from tests.engine.tiny_model import ENGINE_ENVIRONMENT
 
 
 class EngineProcess:
-    """Runs jobs, one at a time.
+    """Runs jobs, one at a time. Starts with the first, and anew after a crash.
 
     Args:
         path: A folder for the front of the process's path.
@@ -30,21 +30,18 @@ class EngineProcess:
     """
 
     def __init__(self, path: Path):
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_work, args=(theirs, str(path)), daemon=True
-        )
-        self._process.start()
-        theirs.close()
+        self._path = str(path)
+        self._connection: Connection | None = None
+        self._process: Any = None
 
-    def run(self, job: Callable[..., Any], *args: Any, seconds: float = 240) -> Any:
+    def run(self, job: Callable[..., Any], *args: Any, seconds: float = 600) -> Any:
         """Call a function there and return what it returns.
 
         Args:
             job: A function of a module.
             args: Its arguments.
-            seconds: After that the process is given up.
+            seconds: After that the process is given up. Far more than any job takes
+                where nothing hangs.
 
         Raises:
             RuntimeError: The job raised; its traceback is in the message.
@@ -52,22 +49,36 @@ class EngineProcess:
             EOFError: The process died.
 
         """
-        self._connection.send((job, args))
-        if not self._connection.poll(seconds):
+        connection = self._connection or self._start()
+        connection.send((job, args))
+        try:
+            if not connection.poll(seconds):
+                raise TimeoutError(f"{job.__name__}{args} took over {seconds} s.")
+            succeeded, answer = connection.recv()
+        except (TimeoutError, EOFError):
             self.stop()
-            raise TimeoutError(f"{job.__name__}{args} took longer than {seconds} s.")
-        succeeded, answer = self._connection.recv()
+            raise
         if not succeeded:
-            raise RuntimeError(
-                f"{job.__name__} failed in the engine's process:\n{answer}"
-            )
+            raise RuntimeError(f"{job.__name__} failed where engines live:\n{answer}")
         return answer
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
-        self._process.kill()
-        self._process.join()
-        self._connection.close()
+        if self._connection is not None:
+            self._process.kill()
+            self._process.join()
+            self._connection.close()
+            self._connection = None
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_work, args=(theirs, self._path), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        return self._connection
 
 
 def _work(connection: Connection, path: str) -> None:

@@ -46,7 +46,7 @@ class CommandLine:
         self._environment = environment
         self._loaded: subprocess.Popen[str] | None = None
 
-    def fresh(self, *arguments: str, seconds: float = 240) -> Outcome:
+    def fresh(self, *arguments: str, seconds: float = 600) -> Outcome:
         """Run the real command in a new process."""
         done = subprocess.run(
             [VLLM, *arguments],

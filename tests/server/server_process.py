@@ -57,7 +57,7 @@ class Server:
         """All that it printed so far."""
         return self._log.read_text()
 
-    def wait_until_ready(self, seconds: float = 240) -> None:
+    def wait_until_ready(self, seconds: float = 600) -> None:
         """Return when it answers.
 
         Raises:
@@ -80,7 +80,7 @@ class Server:
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         """Send JSON; the answer must be JSON, or empty."""
-        response = requests.post(f"{self.url}{path}", json=body, timeout=120)
+        response = requests.post(f"{self.url}{path}", json=body, timeout=300)
         response.raise_for_status()
         return response.json() if response.content else {}
 
@@ -94,7 +94,7 @@ class Server:
                 found.setdefault(sample.name, []).append((sample.labels, sample.value))
         return found
 
-    def wait_for_log(self, text: str, seconds: float = 60) -> str:
+    def wait_for_log(self, text: str, seconds: float = 120) -> str:
         """Return the first line that holds a text, once it is there.
 
         Raises:

@@ -11,7 +11,7 @@ from tests.engine.entry_points import PYTHON_FIFO
 from tests.server.command_line import CommandLine
 from vllm.v1.core.eviction.registry import MANAGER, policy_names
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_the_version_names_the_fork(vllm: CommandLine) -> None:

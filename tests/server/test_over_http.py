@@ -10,7 +10,7 @@ import pytest
 from tests.engine.traffic import Prompt, Scale, Traffic
 from tests.server.server_process import Server
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 COUNTERS = {
     "vllm:prefix_cache_evictions_total",

@@ -10,7 +10,7 @@ from tests.engine.entry_points import PYTHON_FIFO
 from tests.server.command_line import CommandLine, Outcome
 from vllm.v1.core.eviction.registry import policy_names
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 POLICY, CONFIG = "--eviction-policy", "--eviction-config"
 RATIO = "small_ratio is {}: must be a number, more than 0 and less than 1."
