@@ -112,13 +112,23 @@ class _Log(logging.Handler):
 @contextmanager
 def logged() -> Iterator[list[tuple[str, str]]]:
     """Collect level and text of what the engine logs."""
+    import vllm.logger
+
     handler = _Log()
-    # Not that of `vllm`, whose handlers the first engine sets anew.
     logger = logging.getLogger("vllm.v1")
+    configure = vllm.logger.dictConfig
+
+    def configure_and_listen(config: dict[str, Any]) -> None:
+        # An engine configures logging as it starts, which drops all handlers.
+        configure(config)
+        logger.addHandler(handler)
+
+    vllm.logger.dictConfig = configure_and_listen
     logger.addHandler(handler)
     try:
         yield handler.lines
     finally:
+        vllm.logger.dictConfig = configure
         logger.removeHandler(handler)
 
 
