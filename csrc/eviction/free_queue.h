@@ -62,7 +62,8 @@ class FreeQueue {
     kModel,
   };
 
-  FreeQueue(std::unique_ptr<Policy> policy, Order order)
+  // `keeps_releases`: a model too knows when each block was released, for a hand-over.
+  FreeQueue(std::unique_ptr<Policy> policy, Order order, bool keeps_releases = false)
       : policy_(std::move(policy)),
         order_(order),
         own_links_(order == Order::kModel ? 0 : policy_->num_slots()),
@@ -70,7 +71,7 @@ class FreeQueue {
         spare_(list_links()),
         last_(list_links()),
         region_(policy_->num_slots(), Region::kHeld),
-        released_(order == Order::kModel ? 0 : policy_->num_slots(), 0) {
+        released_(order == Order::kModel && !keeps_releases ? 0 : policy_->num_slots(), 0) {
     require(order != Order::kUpstream || policy_->traits().upstream_order, "free queue: only LRU follows vLLM's order");
   }
 
@@ -297,7 +298,7 @@ class FreeQueue {
   void release(Slot slot) {
     require(slot < num_slots(), "free queue: no such block");
     require(region_[slot] == Region::kHeld, "free queue: the block is free already");
-    if (order_ != Order::kModel) released_[slot] = ++clock_;
+    if (!released_.empty()) released_[slot] = ++clock_;
   }
   std::uint64_t released(Slot slot) const { return released_.empty() ? 0 : released_[slot]; }
   SlotLinks& list_links() { return order_ == Order::kModel ? policy_->links() : own_links_; }
@@ -368,7 +369,7 @@ class FreeQueue {
         policy_->insert(slot, key, info);
       }
     });
-    require(order_ != Order::kModel || !successor_.watching(), "free queue: a model changes its policy at once");
+    require(!released_.empty() || !successor_.watching(), "free queue: needs the times of release to change its policy");
     successor_.released(slot, released(slot), info);
   }
   // The block's content is gone, other than by eviction.
@@ -437,7 +438,7 @@ class FreeQueue {
   SlotList spare_;
   SlotList last_;
   std::vector<Region> region_;
-  std::vector<std::uint64_t> released_;  // clock of the last release, for the fall-back
+  std::vector<std::uint64_t> released_;  // clock of the last release
   std::uint64_t clock_ = 0;
   std::uint32_t in_order_ = 0;
   std::unordered_map<Key, std::uint32_t> going_;  // copies chosen in this batch

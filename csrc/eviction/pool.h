@@ -33,11 +33,12 @@ using Windows = std::vector<std::uint32_t>;
 
 class Pool final : private Residency {
  public:
-  Pool(std::unique_ptr<Policy> policy, Windows windows = {0})
+  // `keeps_releases`: for one whose policy is changed; see FreeQueue.
+  Pool(std::unique_ptr<Policy> policy, Windows windows = {0}, bool keeps_releases = false)
       : windows_(std::move(windows)),
         index_(policy->num_slots()),
         held_by_(policy->num_slots(), 0),
-        queue_(std::move(policy), FreeQueue::Order::kModel) {
+        queue_(std::move(policy), FreeQueue::Order::kModel, keeps_releases) {
     for (Slot slot = 0; slot < queue_.num_slots(); ++slot) {
       policy_of().set_content(slot, kNoKey);
       queue_.push_blank_back(slot);

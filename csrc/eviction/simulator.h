@@ -53,7 +53,7 @@ class Simulator {
   };
 
   Simulator(TraceView trace, std::uint32_t block_size, std::unique_ptr<Policy> policy, ServiceModel service)
-      : trace_(trace), block_size_(block_size), service_(service), pool_(std::move(policy)) {}
+      : trace_(trace), block_size_(block_size), service_(service), pool_(std::move(policy), {0}, true) {}
 
   // Shadows that are fed from now on, or null. Not owned.
   void attach(ShadowSet* shadows) { shadows_ = shadows; }

@@ -41,7 +41,10 @@ def test_engine_and_simulator_agree_on_adaptive(
     simulated = replay_adaptive(trace, num_blocks, CANDIDATES, make_rule)
     print(f"live {live.hit_rate:.4f} {live.switches}")
     print(f"simulated {simulated.hit_rate:.4f} {simulated.switches}")
-    assert len(live.decisions) == len(simulated.decisions) > 3
+    # The engine decides at the first step that is due, some milliseconds late each
+    # time: by the end it may be one decision behind.
+    assert len(simulated.decisions) - len(live.decisions) in (0, 1)
+    assert len(live.decisions) > 3
     assert live.query_blocks == simulated.query_blocks
     assert live.hit_rate == pytest.approx(simulated.hit_rate, abs=0.01)
 

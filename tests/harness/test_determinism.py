@@ -27,9 +27,10 @@ def test_two_runs_agree_to_the_block(policy: str) -> None:
 
 
 def test_two_adaptive_runs_take_the_same_decisions() -> None:
-    trace, num_blocks = traffic("even", 300.0)
-    first = run_adaptive(trace, num_blocks, CANDIDATES, Discounted)
-    assert first == run_adaptive(trace, num_blocks, CANDIDATES, Discounted)
+    trace, num_blocks = traffic("agentic", 300.0)
+    worse_first = list(reversed(CANDIDATES))  # so that there is a switch
+    first = run_adaptive(trace, num_blocks, worse_first, Discounted)
+    assert first == run_adaptive(trace, num_blocks, worse_first, Discounted)
     assert first.switches
 
 

@@ -30,17 +30,20 @@ class Recorded:
         file: In the folder `TRACES`.
         tokens_per_id: Tokens that an id in the file stands for.
         num_blocks: Of the pool; so small that blocks are evicted all the time.
+        apart: Seconds between the starts of its sessions, instead of those recorded.
 
     """
 
     file: str
     tokens_per_id: int
     num_blocks: int
+    apart: float | None = None
 
 
 RECORDED = {
     "mooncake": Recorded("mooncake_conversation_trace.jsonl.zst", 512, 4_000),
-    "miniswe": Recorded("lmcache_miniswe_pseudo16.jsonl.zst", 16, 4_000),
+    # Recorded one session after the other, which no policy can fail at.
+    "miniswe": Recorded("lmcache_miniswe_pseudo16.jsonl.zst", 16, 5_000, apart=4.0),
 }
 
 
@@ -59,12 +62,34 @@ def traffic(name: str, seconds: float) -> tuple[Trace, int]:
         if not path.exists():
             pytest.skip(f"{recorded.file} is not in {TRACES}")
         trace = read_block_ids(path, recorded.tokens_per_id, seconds=seconds)
+        if recorded.apart is not None:
+            trace = _start_sessions(trace, recorded.apart)
         return trace, recorded.num_blocks
     if name in MIXES:
         schedule = constant(MIXES[name], seconds)
     else:
         schedule = drift(name, seconds / len(name))
     return generate(P1.workload, schedule, seed=1), P1.num_blocks
+
+
+def _start_sessions(trace: Trace, apart: float) -> Trace:
+    """Let session n start n times so many seconds after the first."""
+    arrivals = trace.arrivals.copy()
+    for session in np.unique(trace.sessions):
+        of_it = trace.sessions == session
+        arrivals[of_it] += session * apart - arrivals[of_it].min()
+    order = np.argsort(arrivals, kind="stable")
+    keys = np.split(trace.keys, trace.offsets[1:-1].astype(np.int64))
+    lengths = np.diff(trace.offsets)[order]
+    return Trace(
+        block_size=trace.block_size,
+        arrivals=arrivals[order],
+        prompt_tokens=trace.prompt_tokens[order],
+        output_tokens=trace.output_tokens[order],
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64),
+        keys=np.concatenate([keys[i] for i in order]),
+        sessions=trace.sessions[order],
+    )
 
 
 def trace_of(*requests: tuple[float, list[int], int]) -> Trace:
