@@ -32,7 +32,10 @@ class UnpinnedCache:
         parameters: dict[str, float] | None = None,
         model: Any = None,
     ):
-        self.policy = model or make_policy(name, capacity, parameters or {})
+        # Not `model or …`: a policy without blocks is false.
+        if model is None:
+            model = make_policy(name, capacity, parameters or {})
+        self.policy = model
         self._moves = MOVES_ON_HIT[name]
         self._blank = list(range(capacity))
         self._slots: dict[int, int] = {}  # key -> slot
