@@ -15,10 +15,10 @@ so each allocation evicts. Two tables:
     operations   per block and call of the queue: popleft_n, append_n, prepend_n,
                  remove; and how each grows with the pool.
 
-`lru` leaves upstream's queue object in place, so its ratio is 1 by identity; `lru (C++)`
-is the LRU that `adaptive` puts behind our queue. Times are wall times: on a busy
-machine compare the ratios only. With `--json`, `{policy: {pool: ratio}}` of the life
-cycle.
+`lru` leaves upstream's queue object in place, so its ratio is 1 by identity;
+`lru (C++)` is the LRU that `adaptive` puts behind our queue. Times are wall times:
+on a busy machine compare the ratios only. With `--json`, `{policy: {pool: ratio}}`
+of the life cycle.
 """
 
 import argparse
@@ -129,38 +129,46 @@ class Bench:
         request = self.new_request()
         hashes, hits = self.resident_blocks()
         remove = queue.remove
-        times = {}
         start = perf_counter_ns()
         for block in hits:
             remove(block)
-        times["remove"] = perf_counter_ns() - start
+        removing = perf_counter_ns() - start
         for block in hits:
             block.ref_cnt = 1
         self.admit(hashes, hits, BATCH)
         self.pool.free_blocks(reversed(hits))
-        with Stopwatch(self.pool, "popleft_n") as times["popleft_n"]:
+        with Stopwatch(self.pool, "popleft_n") as popping:
             blocks = self.serve(request)
-        with Stopwatch(self.pool, "append_n") as times["append_n"]:
+        with Stopwatch(self.pool, "append_n") as appending:
             self.pool.free_blocks(reversed(blocks))
         self.remember(request)
-        return {name: int(taken) for name, taken in times.items()}
+        return {
+            "remove": removing,
+            "popleft_n": popping.taken,
+            "append_n": appending.taken,
+        }
 
     def prepend(self) -> int:
         """Nanoseconds to give back a batch that was never filled."""
         blocks = self.pool.get_new_blocks(BATCH)
-        with Stopwatch(self.pool, "prepend_n") as taken:
+        with Stopwatch(self.pool, "prepend_n") as prepending:
             self.pool.free_blocks(blocks)
-        return int(taken)
+        return prepending.taken
 
 
 class Stopwatch:
-    """Stands in for a pool's queue and takes the time of one method."""
+    """Stands in for a pool's queue and takes the time of one method.
+
+    Attributes:
+        taken: Nanoseconds.
+
+    """
 
     def __init__(self, pool: Any, method: str):
         self._pool = pool
         self._queue = pool.free_block_queue
         self._method = method
-        self._taken = 0
+        self.taken = 0
 
     def __enter__(self) -> "Stopwatch":
         self._pool.free_block_queue = self
@@ -177,13 +185,10 @@ class Stopwatch:
         def timed(*arguments: Any) -> Any:
             start = perf_counter_ns()
             answer = method(*arguments)
-            self._taken += perf_counter_ns() - start
+            self.taken += perf_counter_ns() - start
             return answer
 
         return timed
-
-    def __int__(self) -> int:
-        return self._taken
 
 
 def make_bench(num_blocks: int, policy: str, progress: tqdm) -> Bench:
@@ -248,8 +253,7 @@ def measure(upstream: Bench, bench: Bench, rounds: int, progress: tqdm) -> Resul
         progress.update()
     names = ["popleft_n", "append_n", "prepend_n", "remove"]
     ours, theirs = (
-        {name: median_of(operations[which, name]) for name in names}
-        for which in (1, 0)
+        {name: median_of(operations[which, name]) for name in names} for which in (1, 0)
     )
     return Result(median_of(cycles[1]), statistics.median(ratios), ours, theirs)
 
@@ -296,18 +300,16 @@ def parse_pools(text: str) -> list[int]:
 
 
 def parse_policies(text: str | None) -> list[str]:
-    """All registered ones but `lru`, which has nothing to measure, if not given."""
+    """All that are registered, if not given; `lru` as the C++ one."""
     from vllm.v1.core.eviction.registry import get_policy, policy_names
 
-    if text is None:
-        return [NATIVE_LRU, *(name for name in policy_names() if name != "lru")]
-    policies = list(dict.fromkeys(text.split(",")))
+    policies = text.split(",") if text else policy_names()
     for name in policies:
         try:
             get_policy(name)
         except ValueError as error:
             fail(str(error))
-    return [NATIVE_LRU if name == "lru" else name for name in policies]
+    return [NATIVE_LRU if name == "lru" else name for name in dict.fromkeys(policies)]
 
 
 def main() -> None:
