@@ -66,8 +66,9 @@ test: install $(VENV)/.test
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test-upstream: install $(VENV)/.test
-	$(RUN) tests/upstream/run.py --policy lru
-	$(RUN) tests/upstream/run.py --policy s3fifo
+	$(RUN) -m tests.upstream.run --policy lru
+	$(RUN) -m tests.upstream.run --policy lru --replace-lru
+	$(RUN) -m tests.upstream.run --policy s3fifo
 
 test-releases: install
 	$(RUN) -m fork check
