@@ -37,6 +37,7 @@ class BadPolicy final : public Policy {
 
   Traits traits() const override { return {}; }
   std::uint32_t size() const override { return lru_.size(); }
+  std::size_t ghost_limit() const override { return 1; }  // else no one disowns
   std::size_t bytes() const override { return lru_.bytes(); }
   void insert(Slot slot, Key key, const BlockInfo& info) override {
     call();
