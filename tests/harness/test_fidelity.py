@@ -28,7 +28,13 @@ POLICIES = ["lru", "s3fifo", "arc", "sieve"]
 OF_SIMULATOR = 0.0005  # as a hit rate: five hundredths of a point
 OF_SHADOW = 0.003
 
-SHORT = {**dict.fromkeys(MIXES, 480.0), "mooncake": 600.0, "miniswe": 600.0}
+SHORT = {
+    "agentic": 240.0,
+    "chat": 480.0,
+    "even": 360.0,
+    "mooncake": 480.0,
+    "miniswe": 600.0,
+}
 HOUR = {**dict.fromkeys(MIXES, 3600.0), "mooncake": 3600.0}
 
 
