@@ -99,6 +99,7 @@ class BlockReader {
     return static_cast<Slot>(id);
   }
   nb::object hash(nb::handle block) const { return hash_(block); }
+  void prefetch_hash(nb::handle block) const { __builtin_prefetch(hash_(block).ptr()); }
   std::uint32_t depth(nb::handle block) const {
     const nb::object tokens = depth_(block);
     return tokens.is_none() ? 0 : static_cast<std::uint32_t>(PyLong_AsLong(tokens.ptr()));

@@ -45,6 +45,10 @@ class Residency {
   virtual Key key(Slot slot) = 0;
   // Whether another block holds the same content.
   virtual bool duplicated(Slot slot) = 0;
+  // Whether it has content at all; less to read than the content's key.
+  virtual bool filled(Slot slot) { return key(slot) != kNoKey; }
+  // `key` and `copies` will be asked for soon.
+  virtual void prefetch(Slot) {}
   // How many blocks hold it, this one among them. An owner whose blocks lose their
   // content only after several were chosen must know the number.
   virtual std::uint32_t copies(Slot slot) { return duplicated(slot) ? 2 : 1; }
@@ -155,8 +159,15 @@ class FreeQueue {
   template <typename Take>
   void pop_n(std::size_t n, Residency& residency, Take take) {
     if (!going_.empty()) going_.clear();
-    for (; n > 0; --n) take(next_victim(residency));
+    chosen_.clear();
+    for (; n > 0; --n) take(next_victim(residency, &chosen_));
+    if (policy_->ghost_limit() > 0) {
+      for (const Policy::Victim& victim : chosen_) residency.prefetch(victim.slot);
+    }
+    for (const Policy::Victim& victim : chosen_) verify(victim, residency);
   }
+  // The key will soon be pushed or admitted.
+  void prefetch(Key key) const { policy_->prefetch(key); }
 
   // All contents are gone. Free blocks keep their order and hold nothing.
   void reset() {
@@ -309,7 +320,8 @@ class FreeQueue {
     return slot;
   }
 
-  Slot next_victim(Residency& residency) {
+  // A victim of the policy is verified at once, or later by the caller.
+  Slot next_victim(Residency& residency, std::vector<Policy::Victim>* unverified = nullptr) {
     require(size() > 0, "free queue: empty");
     if (!blank_.empty()) return leave(blank_);
     while (!spare_.empty()) {
@@ -324,8 +336,14 @@ class FreeQueue {
       release(slot);
       enter_order(slot, key, BlockInfo{});
     }
-    if (in_order_ > 0) return victim(residency);
-    return leave(last_);
+    if (in_order_ == 0) return leave(last_);
+    const Policy::Victim victim = choose();
+    if (unverified == nullptr) {
+      verify(victim, residency);
+    } else {
+      unverified->push_back(victim);
+    }
+    return victim.slot;
   }
   // Whether the content stays when this block goes. Copies that were chosen a moment
   // ago and not dropped yet are no help.
@@ -378,7 +396,7 @@ class FreeQueue {
     successor_.lost(slot);
   }
 
-  Slot victim(Residency& residency) {
+  Policy::Victim choose() {
     Policy::Victim victim{kNoSlot, kNoKey};
     const bool chosen = guarded([&] {
       victim = policy_->victim();
@@ -388,12 +406,20 @@ class FreeQueue {
     region_[victim.slot] = Region::kHeld;     // before the policy is asked again
     --in_order_;
     successor_.lost(victim.slot);
+    return victim;
+  }
+  // Was it a loss? Not when its content was dropped while it was free, or is resident
+  // elsewhere.
+  void verify(const Policy::Victim& victim, Residency& residency) {
+    if (policy_->ghost_limit() == 0) {
+      evictions_ += residency.filled(victim.slot);
+      return;
+    }
     const Key content = residency.key(victim.slot);
     evictions_ += content != kNoKey;
-    // No loss: its content was dropped while it was free, or is resident elsewhere.
-    const bool lost = content == victim.key && !(order_ != Order::kUpstream && copied(victim.slot, content, residency));
-    if (!lost) guarded([&] { policy_->disown(victim.key); });
-    return victim.slot;
+    if (content != victim.key || copied(victim.slot, content, residency)) {
+      guarded([&] { policy_->disown(victim.key); });
+    }
   }
   bool is_ordered(Slot slot) const { return slot < num_slots() && region_[slot] == Region::kOrder; }
 
@@ -441,6 +467,7 @@ class FreeQueue {
   std::vector<std::uint64_t> released_;  // clock of the last release
   std::uint64_t clock_ = 0;
   std::uint32_t in_order_ = 0;
+  std::vector<Policy::Victim> chosen_;            // in this batch
   std::unordered_map<Key, std::uint32_t> going_;  // copies chosen in this batch
   std::uint64_t evictions_ = 0;
   std::uint64_t past_ghost_hits_ = 0;  // before the last reset or change of policy

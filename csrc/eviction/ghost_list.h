@@ -26,6 +26,7 @@ class GhostStore {
 
   std::size_t size() const { return index_.size(); }
   std::size_t capacity() const { return nodes_.size(); }
+  void prefetch(Key key) const { index_.prefetch(key); }
   std::size_t bytes() const { return index_.bytes() + nodes_.size() * (sizeof(Node) + sizeof(marks_[0])); }
 
  private:
@@ -75,7 +76,9 @@ class GhostList {
 
   // Forgets the oldest until at most `limit` are left.
   void trim(std::size_t limit) {
+    if (size_ <= limit) return;
     while (size_ > limit) erase(at(oldest_).key);
+    if (oldest_ != kNone) store_->prefetch(at(oldest_).key);  // the next to go
   }
 
   void trim_one() { trim(size_ - 1); }

@@ -62,11 +62,18 @@ class LiveQueue final : private Residency {
   }
   void append(nb::handle block) {
     sync();
-    push(block);
+    push(read(block));
   }
   void append_n(nb::list blocks) {
     sync();
-    for (nb::handle block : blocks) push(block);
+    // Read all blocks before the first is pushed: see KeyIndex::prefetch.
+    for (nb::handle block : blocks) reader_.prefetch_hash(block);
+    released_.clear();
+    for (nb::handle block : blocks) {
+      released_.push_back(read(block));
+      queue_.prefetch(released_.back().key);
+    }
+    for (const Released& block : released_) push(block);
   }
   // The first of the list is the first to be reused.
   void prepend_n(nb::list blocks) {
@@ -93,7 +100,7 @@ class LiveQueue final : private Residency {
         queue_.push_blank_back(reader_.slot(block));
         ++num_free_blocks;
       } else {
-        push(block);
+        push(read(block));
       }
     }
   }
@@ -126,6 +133,9 @@ class LiveQueue final : private Residency {
         keys_.push_back(key);
         slots_.push_back(slot);
       }
+    }
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      if (slots_[i] == kNoSlot) queue_.prefetch(keys_[i]);
     }
     queue_.admit({serial, keys_, slots_, now});
     if (shadows_ != nullptr) shadows_->admit(serial, all_keys_, prompt_tokens, num_blocks, now);
@@ -207,6 +217,8 @@ class LiveQueue final : private Residency {
  private:
   // Residency.
   Key key(Slot slot) override { return key_of_block_hash(reader_.hash(blocks_[slot])); }
+  bool filled(Slot slot) override { return !reader_.hash(blocks_[slot]).is_none(); }
+  void prefetch(Slot slot) override { reader_.prefetch_hash(blocks_[slot]); }
   bool duplicated(Slot slot) override { return copies(slot) > 1; }
   std::uint32_t copies(Slot slot) override { return map_.copies(reader_.hash(blocks_[slot])); }
 
@@ -219,10 +231,19 @@ class LiveQueue final : private Residency {
 
   nb::object block(Slot slot) const { return nb::borrow(PyList_GET_ITEM(blocks_.ptr(), slot)); }
 
-  void push(nb::handle block) {
+  struct Released {
+    Slot slot;
+    std::uint32_t depth;
+    Key key;
+    bool duplicated;
+  };
+  Released read(nb::handle block) const {
     const nb::object hash = reader_.hash(block);
-    const bool duplicated = !hash.is_none() && map_.copies(hash) > 1;
-    queue_.push(reader_.slot(block), key_of_block_hash(hash), BlockInfo{.depth = reader_.depth(block)}, duplicated);
+    return {reader_.slot(block), reader_.depth(block), key_of_block_hash(hash),
+            !hash.is_none() && map_.copies(hash) > 1};
+  }
+  void push(const Released& block) {
+    queue_.push(block.slot, block.key, BlockInfo{.depth = block.depth}, block.duplicated);
     ++num_free_blocks;
   }
 
@@ -232,6 +253,7 @@ class LiveQueue final : private Residency {
   FreeQueue queue_;
   ShadowHost* shadows_ = nullptr;
   std::vector<Resident> residents_;
+  std::vector<Released> released_;
   std::vector<Key> keys_;
   std::vector<Key> all_keys_;
   std::vector<Slot> slots_;

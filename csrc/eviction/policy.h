@@ -106,7 +106,8 @@ class Policy {
   // The block's content is gone without having been evicted: no ghost. The slot
   // may be evictable, held, or not known at all.
   virtual void forget(Slot slot) = 0;
-  // A victim turned out to have lost its content before: it was no loss.
+  // A victim turned out to have lost its content before: it was no loss. Called only
+  // where `ghost_limit` is not 0, and perhaps after the choice of further victims.
   virtual void disown(Key) {}
   // The next `n` victims in order, fewer if fewer are evictable; changes nothing.
   virtual std::vector<Slot> peek(std::size_t n) const = 0;
@@ -122,6 +123,9 @@ class Policy {
   // Puts a block that the snapshot knows in its place: at the back of its queue
   // when it is evictable, else only what was learnt of it.
   virtual void place(Slot slot, const Snapshot::Entry& entry, bool evictable) = 0;
+
+  // The key will soon be inserted or admitted.
+  virtual void prefetch(Key) const {}
 
   // ---- Observer. ----
 

@@ -15,14 +15,18 @@ namespace eviction {
 
 class SlotLinks {
  public:
-  explicit SlotLinks(std::uint32_t num_slots) : prev_(num_slots, kNoSlot), next_(num_slots, kNoSlot) {}
+  explicit SlotLinks(std::uint32_t num_slots) : links_(num_slots, Link{kNoSlot, kNoSlot}) {}
 
-  std::uint32_t num_slots() const { return static_cast<std::uint32_t>(next_.size()); }
+  std::uint32_t num_slots() const { return static_cast<std::uint32_t>(links_.size()); }
 
  private:
   friend class SlotList;
-  std::vector<Slot> prev_;
-  std::vector<Slot> next_;
+  // Side by side: what is done to a slot's links is done to both.
+  struct Link {
+    Slot prev;
+    Slot next;
+  };
+  std::vector<Link> links_;
 };
 
 class SlotList {
@@ -33,29 +37,26 @@ class SlotList {
   std::uint32_t size() const { return size_; }
   Slot front() const { return front_; }
   Slot back() const { return back_; }
-  Slot next(Slot slot) const { return links_->next_[slot]; }
+  Slot next(Slot slot) const { return link(slot).next; }
 
   void push_back(Slot slot) {
-    links_->prev_[slot] = back_;
-    links_->next_[slot] = kNoSlot;
-    (back_ == kNoSlot ? front_ : links_->next_[back_]) = slot;
+    link(slot) = {back_, kNoSlot};
+    (back_ == kNoSlot ? front_ : link(back_).next) = slot;
     back_ = slot;
     ++size_;
   }
 
   void push_front(Slot slot) {
-    links_->next_[slot] = front_;
-    links_->prev_[slot] = kNoSlot;
-    (front_ == kNoSlot ? back_ : links_->prev_[front_]) = slot;
+    link(slot) = {kNoSlot, front_};
+    (front_ == kNoSlot ? back_ : link(front_).prev) = slot;
     front_ = slot;
     ++size_;
   }
 
   void erase(Slot slot) {
-    const Slot before = links_->prev_[slot];
-    const Slot after = links_->next_[slot];
-    (before == kNoSlot ? front_ : links_->next_[before]) = after;
-    (after == kNoSlot ? back_ : links_->prev_[after]) = before;
+    const auto [before, after] = link(slot);
+    (before == kNoSlot ? front_ : link(before).next) = after;
+    (after == kNoSlot ? back_ : link(after).prev) = before;
     --size_;
   }
 
@@ -83,7 +84,7 @@ class SlotList {
     std::uint32_t count = 0;
     Slot before = kNoSlot;
     for (Slot slot = front_; slot != kNoSlot; slot = next(slot)) {
-      require(links_->prev_[slot] == before, "slot list: a link back is wrong");
+      require(link(slot).prev == before, "slot list: a link back is wrong");
       require(++count <= size_, "slot list: longer than its size");
       visit(slot);
       before = slot;
@@ -93,6 +94,9 @@ class SlotList {
   }
 
  private:
+  SlotLinks::Link& link(Slot slot) { return links_->links_[slot]; }
+  const SlotLinks::Link& link(Slot slot) const { return links_->links_[slot]; }
+
   SlotLinks* links_;
   Slot front_ = kNoSlot;
   Slot back_ = kNoSlot;

@@ -71,6 +71,7 @@ class Arc final : public Policy {
     state_[slot] = 0;
     unlearn(slot);
   }
+  void prefetch(Key key) const override { ghosts_.prefetch(key); }
   void disown(Key key) override {
     b1_.erase(key);
     b2_.erase(key);

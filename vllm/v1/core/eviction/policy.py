@@ -106,7 +106,8 @@ class EvictionPolicy(ABC):
     # def disown(self, key: int) -> None: ...
     #     A victim had lost its content before: drop its ghost.
     # def num_ghosts(self) -> int: ...
-    #     Its presence says that the policy keeps ghosts; at most `num_slots`.
+    #     Its presence says that the policy keeps ghosts, at most `num_slots`;
+    #     without it `disown` is not called.
     # def check(self) -> None: ...
     #     Raise if an invariant does not hold; called by tests.
 
