@@ -52,7 +52,11 @@ class LiveTraffic:
         self.hits = 0
         self.touched: set[int] = set()
         """Keys that anything happened to; for a test to clear and to look at."""
+        self.copied: set[int] = set()
+        """Keys that two blocks had at a time; likewise."""
         self._serial = 0
+        self._released = [0] * (num_blocks + 1)
+        self._clock = 0
 
     def step(self, event: Event) -> None:
         getattr(self, event.kind)(event)
@@ -107,7 +111,7 @@ class LiveTraffic:
         conversation, length, blocks = self.running.pop(serial)
         keys = block_keys(conversation, length)
         self.queue.finish(serial, [(0, [hash_of(key) for key in keys])], 0.0)
-        self.pool.free_blocks(reversed(blocks))
+        self._free(blocks[::-1])
         self.touched.update(keys)
 
     def reset(self, event: Event) -> None:
@@ -127,12 +131,12 @@ class LiveTraffic:
             block = free[event.which % len(free)]
             self.pool.touch([block])
             self.pinned.append(block)
-            self.touched.add(self._key(block))
+            self.touched.add(self.key_of(block))
 
     def unpin(self, event: Event) -> None:
         for block in self.pinned:
-            self.touched.add(self._key(block))
-        self.pool.free_blocks(self.pinned)
+            self.touched.add(self.key_of(block))
+        self._free(self.pinned)
         self.pinned = []
 
     def lose(self, event: Event) -> None:
@@ -140,7 +144,7 @@ class LiveTraffic:
         cached = self._cached()
         if cached:
             block = cached[event.which % len(cached)]
-            self.touched.add(self._key(block))
+            self.touched.add(self.key_of(block))
             self.pool.evict_blocks({block.block_id})
 
     # ---- What must hold. ----
@@ -157,13 +161,25 @@ class LiveTraffic:
     def order(self) -> list[int]:
         """Keys of the free blocks that have one, the next to be evicted first."""
         blocks = self.queue.get_all_free_blocks()
-        return [self._key(block) for block in blocks if block.block_hash is not None]
+        return [self.key_of(block) for block in blocks if block.block_hash is not None]
+
+    def released(self) -> list[KVCacheBlock]:
+        """Blocks in the order in which they were released last."""
+        return sorted(
+            self.pool.blocks[1:], key=lambda block: self._released[block.block_id]
+        )
 
     def evict_all(self) -> list[int]:
         """Allocates all free blocks; returns the keys that they had, in order."""
         keys = self.order()
         self.pool.get_new_blocks(self.pool.get_num_free_blocks())
         return keys
+
+    def _free(self, blocks: list[KVCacheBlock]) -> None:
+        for block in blocks:
+            self._clock += 1
+            self._released[block.block_id] = self._clock
+        self.pool.free_blocks(blocks)
 
     def _pick(self, event: Event) -> int:
         return list(self.running)[event.which % len(self.running)]
@@ -180,8 +196,10 @@ class LiveTraffic:
     ) -> None:
         request: Any = SimpleNamespace(block_hashes=hashes)
         self.pool.cache_full_blocks(request, blocks, start, end, BLOCK_SIZE, 0)
+        keys = Counter(self.key_of(block) for block in self._cached())
+        self.copied.update(key for key, times in keys.items() if times > 1)
 
-    def _key(self, block: KVCacheBlock) -> int:
+    def key_of(self, block: KVCacheBlock) -> int:
         return int.from_bytes((block.block_hash or b"")[:8], "little")
 
 
