@@ -61,10 +61,9 @@ class GhostList {
   std::size_t size() const { return size_; }
   bool contains(Key key) const { return find(key) != kNone; }
 
-  // Adds a key as the newest. It must not be in another list of the store; in
-  // this one it is renewed. The caller makes room in the store before.
+  // Adds a key as the newest. It must not be in a list of the store. The caller makes
+  // room in the store before.
   void add(Key key) {
-    erase(key);
     require(store_->free_ != kNone, "ghost list: the store is full");
     const std::uint32_t node = store_->free_;
     store_->free_ = at(node).next;
@@ -72,6 +71,16 @@ class GhostList {
     store_->marks_[node] = number_;
     store_->index_.insert(key, node);
     link_newest(node);
+  }
+
+  // True when the key was there; it is as if it were added anew.
+  bool renew(Key key) {
+    const std::uint32_t node = find(key);
+    if (node == kNone) return false;
+    store_->marks_[node] = number_;
+    unlink(node);
+    link_newest(node);
+    return true;
   }
 
   // Forgets the oldest until at most `limit` are left.

@@ -178,7 +178,8 @@ class Arc final : public Policy {
     state_[slot] = 0;
     // A stale block, whose content was evicted from another slot since.
     (from_t1 ? b2_ : b1_).erase(keys_[slot]);
-    (from_t1 ? b1_ : b2_).add(keys_[slot]);
+    GhostList& ghosts = from_t1 ? b1_ : b2_;
+    if (!ghosts.renew(keys_[slot])) ghosts.add(keys_[slot]);
     return slot;
   }
 

@@ -166,8 +166,7 @@ class S3Fifo final : public Policy {
   }
   void remember(Key key) {
     const std::size_t limit = ghost_store_.capacity();
-    if (limit == 0) return;
-    ghosts_.erase(key);
+    if (limit == 0 || ghosts_.renew(key)) return;
     ghosts_.trim(limit - 1);
     ghosts_.add(key);
   }
