@@ -72,8 +72,8 @@ class SchedulerCost:
 
 def longer(workload: workloads.Workload, factor: int) -> workloads.Workload:
     """The same sessions with prompts that are longer, and as many requests fewer."""
-    names = ("service_prompt", "single_input", "chat_prompt", "chat_first_input")
-    names += ("chat_input", "agent_prompt", "agent_first_input", "agent_input")
+    names = ["service_prompt", "single_input", "chat_prompt", "chat_first_input"]
+    names += ["chat_input", "agent_prompt", "agent_first_input", "agent_input"]
     scaled = {name: getattr(workload, name) * factor for name in names}
     return replace(
         workload,

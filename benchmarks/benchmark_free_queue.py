@@ -279,8 +279,8 @@ def print_tables(results: dict[str, dict[int, Result]], pools: list[int]) -> Non
             for policy, by_pool in results.items()
         }
         for label, values in rows.items():
-            cells = " | ".join(f"{value:,.0f}" for value in values)
-            print(f"| {name} | {label} | {cells} | {values[-1] / values[0]:.1f} × |")
+            times = " | ".join(f"{value:,.0f}" for value in values)
+            print(f"| {name} | {label} | {times} | {values[-1] / values[0]:.1f} × |")
 
 
 def fail(text: str) -> NoReturn:

@@ -387,7 +387,8 @@ class FreeQueue {
         policy_->insert(slot, key, info);
       }
     });
-    require(!released_.empty() || !successor_.watching(), "free queue: needs the times of release to change its policy");
+    require(!released_.empty() || !successor_.watching(),
+            "free queue: needs the times of release to change its policy");
     successor_.released(slot, released(slot), info);
   }
   // The block's content is gone, other than by eviction.

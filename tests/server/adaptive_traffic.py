@@ -9,7 +9,7 @@ The sizes go with a pool of about 200 blocks of 32 tokens and requests of at mos
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import requests
@@ -62,9 +62,9 @@ def agentic(send: Send, seed: int, stopped: Callable[[], bool]) -> int:
 
 
 def flood(send: Send, seed: int, stopped: Callable[[], bool]) -> int:
-    """Single turns to a dozen services: a system prompt that all turns to a service
-    share, and a long payload that is never seen again. Each turn of the wheel is
-    longer than the pool, so LRU has dropped a system prompt when it is wanted.
+    """Single turns to a dozen services, drawn at random: a system prompt that all
+    turns to a service share, and a long payload that is never seen again. Payloads
+    push half of the system prompts out of an LRU cache before they are wanted.
 
     Returns:
         Requests that were sent.
@@ -72,10 +72,9 @@ def flood(send: Send, seed: int, stopped: Callable[[], bool]) -> int:
     """
     generator = random.Random(seed)
     sent = 0
-    for service in _wheel():
-        if stopped():
-            return sent
-        send(_tokens(random.Random(service), 256) + _tokens(generator, 544), 1)
+    while not stopped():
+        system = random.Random(generator.randrange(12))
+        send(_tokens(system, 256) + _tokens(generator, 544), 1)
         sent += 1
     return sent
 
@@ -115,17 +114,3 @@ def after(seconds: float) -> Callable[[], bool]:
 
 def _tokens(generator: random.Random, count: int) -> list[int]:
     return [generator.randrange(256) for _ in range(count)]
-
-
-_turn = 0
-_turn_lock = threading.Lock()
-
-
-def _wheel() -> Iterator[int]:
-    """Twelve services, one after the other, over all clients."""
-    global _turn
-    while True:
-        with _turn_lock:
-            _turn += 1
-            service = _turn % 12
-        yield service

@@ -22,7 +22,7 @@ REVISION = "0" * 40
 def _opt_125m() -> Any:
     from transformers import OPTConfig
 
-    return OPTConfig(architectures=["OPTForCausalLM"])
+    return OPTConfig(architectures=["OPTForCausalLM"], dtype="float16")
 
 
 def _opt_350m() -> Any:
@@ -30,6 +30,7 @@ def _opt_350m() -> Any:
 
     return OPTConfig(
         architectures=["OPTForCausalLM"],
+        dtype="float16",
         hidden_size=1024,
         word_embed_proj_dim=512,
         ffn_dim=4096,
@@ -44,6 +45,7 @@ def _qwen3_600m() -> Any:
 
     return Qwen3Config(
         architectures=["Qwen3ForCausalLM"],
+        dtype="bfloat16",
         hidden_size=1024,
         intermediate_size=3072,
         num_hidden_layers=28,
@@ -59,6 +61,7 @@ def _qwen15_7b() -> Any:
 
     return Qwen2Config(
         architectures=["Qwen2ForCausalLM"],
+        dtype="bfloat16",
         hidden_size=4096,
         intermediate_size=11008,
         num_hidden_layers=32,
@@ -83,6 +86,7 @@ def _llava_15_7b() -> Any:
     )
     return LlavaConfig(
         architectures=["LlavaForConditionalGeneration"],
+        dtype="float16",
         text_config=text,
         vision_config=vision,
         image_token_index=32000,

@@ -237,7 +237,8 @@ class VirtualEngine:
         for running in preempted:
             assert running.origin is not None
             elapsed = self.clock.now - running.origin
-            sampled = min(int(elapsed / self._service.decode_seconds), running.until - 1)
+            sampled = int(elapsed / self._service.decode_seconds)
+            sampled = min(sampled, running.until - 1)
             running.origin = None
             running.ticket = 0
             if running.in_flight:  # else it was delivered a moment ago

@@ -92,7 +92,7 @@ def resolve_candidates(entries: list[Any]) -> list[Candidate]:
         parse_config(name, config)
     if len(pairs) < 2:
         raise ValueError(
-            f"eviction_config.candidates is {entries!r}: must name two policies or more."
+            f"eviction_config.candidates is {entries!r}: must name at least two."
         )
     if any(pairs.count(pair) > 1 for pair in pairs):
         raise ValueError(

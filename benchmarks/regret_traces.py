@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""How far is `adaptive` behind its best candidate on recorded traffic?
+
+    python benchmarks/regret_traces.py conversation_trace.jsonl.zst \\
+        --tokens 512 --pools 1827,9139,36558
+
+Replays a trace of block ids (see vllm/benchmarks/eviction/trace_files.py) on the pool
+model with its service-time model, at each size of the pool, under every candidate and
+under `adaptive` with each rule. Hit rates in percent of full prompt blocks, and for
+each rule the gap to the best candidate in points; negative beats them all.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from regret import RULES
+from tqdm import tqdm
+from vllm._eviction_C import ServiceModel
+
+from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
+from vllm.benchmarks.eviction.trace_files import read_block_ids
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
+
+
+@dataclass(frozen=True)
+class Task:
+    """One replay."""
+
+    path: Path
+    tokens_per_id: int
+    pool: int
+    candidates: tuple[str, ...]
+    under: str  # a candidate or a rule
+    prefill_rate: float
+
+
+def run(task: Task) -> tuple[Task, Result]:
+    trace = read_block_ids(task.path, task.tokens_per_id)
+    service = ServiceModel(prefill_rate=task.prefill_rate)
+    if task.under in task.candidates:
+        return task, replay(trace, task.pool, Candidate(task.under, {}), service)
+    candidates = [Candidate(name, {}) for name in task.candidates]
+    rule = RULES[task.under]
+    return task, replay_adaptive(trace, task.pool, candidates, rule, service)
+
+
+def fail(text: str) -> NoReturn:
+    print(f"regret_traces.py: error: {text}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add: Callable[..., object] = parser.add_argument
+    add("trace", type=Path)
+    add("--tokens", type=int, default=512, help="that an id stands for (%(default)s)")
+    add("--pools", required=True, help="blocks, such as 1827,9139")
+    default = ",".join(AdaptiveConfig().candidates)
+    add("--candidates", default=default, help="the first is live (%(default)s)")
+    add("--rules", default="paper,window,discounted", help="(%(default)s)")
+    add("--prefill-rate", type=float, default=8000.0, help="tokens/s (%(default)s)")
+    add("--workers", type=int, default=2, help="processes")
+    add("--json", action="store_true", help="print the figures as JSON")
+    args = parser.parse_args()
+    for rule in args.rules.split(","):
+        if rule not in RULES:
+            fail(f"--rules {rule!r}: must be one of {', '.join(RULES)}.")
+    try:
+        args.pools = [int(pool) for pool in args.pools.split(",")]
+    except ValueError:
+        fail(f"--pools {args.pools!r}: must be numbers of blocks, such as 1827,9139.")
+    return args
+
+
+def main() -> None:
+    args = parse()
+    candidates = tuple(args.candidates.split(","))
+    names = [*candidates, *args.rules.split(",")]
+    tasks = [
+        Task(args.trace, args.tokens, pool, candidates, name, args.prefill_rate)
+        for pool in args.pools
+        for name in names
+    ]
+    rates: dict[int, dict[str, float]] = {pool: {} for pool in args.pools}
+    try:
+        with ProcessPoolExecutor(args.workers) as workers:
+            results = workers.map(run, tasks)
+            for task, result in tqdm(results, total=len(tasks), disable=None):
+                rates[task.pool][task.under] = 100 * result.hit_rate
+    except (OSError, ValueError) as error:
+        fail(str(error))
+    if args.json:
+        print(json.dumps(rates, indent=1))
+        return
+    rules = names[len(candidates) :]
+    heads = [*candidates, *(f"{rule} (gap)" for rule in rules)]
+    print(f"| pool, blocks | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
+    for pool, of in rates.items():
+        best = max(of[name] for name in candidates)
+        cells = [f"{of[name]:.2f}" for name in candidates]
+        cells += [f"{of[rule]:.2f} ({best - of[rule]:+.2f})" for rule in rules]
+        print(f"| {pool:,} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
