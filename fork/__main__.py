@@ -87,7 +87,7 @@ def apply(args: argparse.Namespace) -> int:
     from fork import extension, graft
     from fork.environment import interpreter_of
 
-    site = _folder(args.dir)
+    site = _site(args.dir)
     graft.find_upstream(site)  # before minutes of compiling
     python = args.python or interpreter_of(site)
     module = _extension(args) or extension.build(python)
@@ -99,7 +99,7 @@ def apply(args: argparse.Namespace) -> int:
 def revert(args: argparse.Namespace) -> int:
     from fork import graft
 
-    site = _folder(args.dir)
+    site = _site(args.dir)
     count = graft.revert(site)
     print(f"{site}: {count} files are as they were")
     return 0
@@ -146,7 +146,11 @@ def _extension(args: argparse.Namespace) -> Path | None:
     return args.extension.absolute()
 
 
-def _folder(path: Path) -> Path:
+def _site(path: Path | None) -> Path:
+    if path is None:
+        from fork.environment import site_of
+
+        return site_of("vllm")
     if not path.is_dir():
         raise ForkError(f"no such folder: {path}")
     return path.absolute()
@@ -212,7 +216,11 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         if run in (apply, revert):
             sub.add_argument(
-                "dir", type=Path, metavar="DIR", help="the site-packages with vllm/"
+                "dir",
+                type=Path,
+                nargs="?",
+                metavar="DIR",
+                help="the site-packages with vllm/; default: this interpreter's",
             )
         if run is build:
             sub.add_argument("-o", "--out", type=Path, default=Path("dist"))

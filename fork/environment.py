@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """What is installed in an environment, and how a package gets into it."""
 
+import importlib.machinery
 import importlib.metadata
 import os
 import subprocess
@@ -28,6 +29,22 @@ def installed(name: str, site: Path | None = None) -> str | None:
     for dist in importlib.metadata.distributions(name=name, path=[str(site)]):
         return dist.version
     return None
+
+
+def site_of(package: str) -> Path:
+    """Where the running interpreter would import a package from, without doing so.
+
+    Raises:
+        ForkError: it would not find it.
+    """
+    # Not in the checkout, whose overlay has the package's name.
+    path = [entry for entry in sys.path if not (Path(entry) / "fork").is_dir()]
+    spec = importlib.machinery.PathFinder.find_spec(package, path)
+    if spec is None or spec.origin is None:
+        raise ForkError(
+            f"{sys.executable} has no {package}: name the folder that holds it"
+        )
+    return Path(spec.origin).parent.parent
 
 
 def is_fork(version: str) -> bool:

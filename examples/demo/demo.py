@@ -10,8 +10,8 @@ is better depends on the traffic.
     make demo
     python examples/demo/demo.py --policies lru,adaptive --model DIR
 
-The slice is fixed and was not chosen by its outcome: conversations are numbered by
-their first request and every n-th is taken. The table says whether the slice was long
+The slice is fixed: conversations are numbered by their first request and every n-th is
+taken. What is scaled to the machine, and the loads, were settled on this trace. The table says whether the slice was long
 enough to tell the policies apart; where it was not, nothing follows from it.
 """
 

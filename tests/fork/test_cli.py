@@ -49,6 +49,18 @@ def test_a_folder_without_vllm_is_refused_before_anything_is_compiled(
     assert "holds no vllm" in capsys.readouterr().err
 
 
+def test_without_a_folder_it_is_the_vllm_that_this_python_would_import(
+    tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(ROOT), str(tmp_path)])
+    assert environment.site_of("vllm") == tmp_path  # not the overlay here
+    monkeypatch.setattr(sys, "path", [str(ROOT)])
+    assert main(["apply"]) == 2
+    assert f"{sys.executable} has no vllm: name the folder" in capsys.readouterr().err
+
+
 def test_check_names_every_edit_and_says_ok(cpu_wheel, capsys):
     assert main(["check", "--wheel", str(cpu_wheel)]) == 0
     out = capsys.readouterr().out
