@@ -11,8 +11,8 @@ is better depends on the traffic.
     python examples/demo/demo.py --policies lru,adaptive --model DIR
 
 The slice is fixed: conversations are numbered by their first request and every n-th is
-taken. What is scaled to the machine, and the loads, were settled on this trace. The table says whether the slice was long
-enough to tell the policies apart; where it was not, nothing follows from it.
+taken. Pool and loads were settled on this trace. The table says whether the slice was
+long enough to tell the policies apart; where it was not, nothing follows from it.
 """
 
 import argparse
