@@ -265,6 +265,8 @@ class AdaptiveHooks(EvictionHooks):
         if answer is None or answer[0] != self._mark:
             return
         _, queries, hits = answer
+        if len(hits) != len(self.candidates):
+            raise RuntimeError(f"the shadows answered {hits}")
         self._mark = None
         replayed = self._rule.reads_replay and self._mark_decides
         if not replayed:
