@@ -22,9 +22,9 @@ from vllm._eviction_C import ShadowHost
 from vllm.logger import init_logger
 
 from vllm.v1.core.eviction.adaptive_config import (
-    DEFAULT_WINDOW,
     AdaptiveConfig,
     Candidate,
+    make_rule,
     resolve_candidates,
     resolve_rule,
 )
@@ -33,14 +33,7 @@ from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.hand_over import HandOver
 from vllm.v1.core.eviction.hooks import EvictionHooks
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
-from vllm.v1.core.eviction.rules import (
-    CountsSince,
-    Decision,
-    Discounted,
-    Paper,
-    Rule,
-    Window,
-)
+from vllm.v1.core.eviction.rules import CountsSince, Decision, Rule
 from vllm.v1.core.eviction.windows import group_windows
 
 if TYPE_CHECKING:
@@ -54,34 +47,6 @@ _GROWTH_SECONDS = 1.0
 _KEPT_DECISIONS = 32
 _IDLE_SECONDS = 1.0
 """How long an operator's pin may take when nothing is served."""
-
-
-def make_rule(
-    config: AdaptiveConfig, window: float | None, num_candidates: int, now: float
-) -> Rule:
-    """Build the configured rule.
-
-    Args:
-        config: Of the manager.
-        window: `--eviction-window`, seconds.
-        num_candidates: At least two.
-        now: Seconds; counting starts.
-
-    """
-    rule = resolve_rule(config, window)
-    length = DEFAULT_WINDOW if window is None else window
-    if rule == "paper":
-        return Paper(num_candidates, now, length)
-    if rule == "window":
-        return Window(num_candidates, now, length, config.first_window)
-    return Discounted(
-        num_candidates,
-        now,
-        config.half_life,
-        config.interval,
-        config.errors,
-        config.min_lead,
-    )
 
 
 def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":

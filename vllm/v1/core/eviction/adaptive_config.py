@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""The parameters of `--eviction-policy adaptive`, and its candidates."""
+"""The parameters of `--eviction-policy adaptive`, its candidates and its rule."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Interval
 
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, nearest, policy_names
+from vllm.v1.core.eviction.rules import Discounted, Paper, Rule, Window
 
 DEFAULT_WINDOW = 900.0
 """Seconds; for a rule that needs a window when `--eviction-window` is not given."""
@@ -122,6 +123,34 @@ def resolve_rule(config: AdaptiveConfig, window: float | None) -> str:
             "has no window: leave out one of the two."
         )
     return config.rule
+
+
+def make_rule(
+    config: AdaptiveConfig, window: float | None, num_candidates: int, now: float
+) -> Rule:
+    """Build the configured rule.
+
+    Args:
+        config: Of the manager.
+        window: `--eviction-window`, seconds.
+        num_candidates: At least two.
+        now: Seconds; counting starts.
+
+    """
+    rule = resolve_rule(config, window)
+    length = DEFAULT_WINDOW if window is None else window
+    if rule == "paper":
+        return Paper(num_candidates, now, length)
+    if rule == "window":
+        return Window(num_candidates, now, length, config.first_window)
+    return Discounted(
+        num_candidates,
+        now,
+        config.half_life,
+        config.interval,
+        config.errors,
+        config.min_lead,
+    )
 
 
 def _is_native(name: str) -> bool:
