@@ -72,7 +72,9 @@ inline void stress_ghost_lists(std::uint64_t seed) {
           longer.trim_one();
           models[&longer - lists].pop_front();
         }
-        list.add(key);
+        require(list.renew(key) == there, "ghost list: renewed another");
+        if (!there) list.add(key);
+        require(!list.expected(key), "ghost list: expected as soon as it was added");
         model.remove(key);
         model.push_back(key);
         break;
