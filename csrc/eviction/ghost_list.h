@@ -21,11 +21,21 @@ namespace eviction {
 
 class GhostStore {
  public:
+  // A ghost of some list, or none; good until the next change.
+  struct Ghost {
+    std::uint32_t node = KeyIndex::kAbsent;
+    explicit operator bool() const { return node != KeyIndex::kAbsent; }
+  };
+
   // Room for `capacity` ghosts of all lists together.
   explicit GhostStore(std::size_t capacity) : index_(capacity), nodes_(capacity), marks_(capacity, 0) { clear(); }
 
   std::size_t size() const { return index_.size(); }
   std::size_t capacity() const { return nodes_.size(); }
+  // One look-up for all lists; a list says whether it owns what was found.
+  Ghost find(Key key) const {
+    return {index_.find(key, [this](std::uint32_t at) { return nodes_[at].key; })};
+  }
   void prefetch(Key key) const { index_.prefetch(key); }
   std::size_t bytes() const { return index_.bytes() + nodes_.size() * (sizeof(Node) + sizeof(marks_[0])); }
 
@@ -38,9 +48,6 @@ class GhostStore {
     std::uint32_t next = kNone;
   };
 
-  std::uint32_t find(Key key) const {
-    return index_.find(key, [this](std::uint32_t at) { return nodes_[at].key; });
-  }
   void clear() {
     index_.clear();
     for (std::uint32_t node = 0; node < nodes_.size(); ++node) nodes_[node].next = node + 1;
@@ -58,8 +65,11 @@ class GhostList {
  public:
   GhostList(GhostStore& store, std::uint8_t number) : store_(&store), number_(number) {}
 
+  using Ghost = GhostStore::Ghost;
+
   std::size_t size() const { return size_; }
-  bool contains(Key key) const { return find(key) != kNone; }
+  bool contains(Key key) const { return owns(store_->find(key)); }
+  bool owns(Ghost ghost) const { return ghost && (store_->marks_[ghost.node] & ~kExpected) == number_; }
 
   // Adds a key as the newest. It must not be in a list of the store. The caller makes
   // room in the store before.
@@ -73,52 +83,50 @@ class GhostList {
     link_newest(node);
   }
 
-  // True when the key was there; it is as if it were added anew.
+  // The ghost is as if it were added anew.
+  void renew(Ghost ghost) {
+    store_->marks_[ghost.node] = number_;
+    unlink(ghost.node);
+    link_newest(ghost.node);
+  }
+  // A request asks for the ghost.
+  void expect(Ghost ghost) {
+    unlink(ghost.node);
+    link_newest(ghost.node);
+    store_->marks_[ghost.node] |= kExpected;
+  }
+  // Whether a request asked for the ghost since it was added.
+  bool expected(Ghost ghost) const { return store_->marks_[ghost.node] & kExpected; }
+  void erase(Ghost ghost) {
+    store_->index_.erase_at(at(ghost.node).key, ghost.node);
+    unlink(ghost.node);
+    at(ghost.node).next = store_->free_;
+    store_->free_ = ghost.node;
+  }
+
+  // The same by key: true when it is a ghost of this list.
   bool renew(Key key) {
-    const std::uint32_t node = find(key);
-    if (node == kNone) return false;
-    store_->marks_[node] = number_;
-    unlink(node);
-    link_newest(node);
-    return true;
+    return with(key, [this](Ghost ghost) { renew(ghost); });
+  }
+  bool expect(Key key) {
+    return with(key, [this](Ghost ghost) { expect(ghost); });
+  }
+  bool erase(Key key) {
+    return with(key, [this](Ghost ghost) { erase(ghost); });
+  }
+  bool expected(Key key) const {
+    const Ghost ghost = store_->find(key);
+    return owns(ghost) && expected(ghost);
   }
 
   // Forgets the oldest until at most `limit` are left.
   void trim(std::size_t limit) {
     if (size_ <= limit) return;
-    while (size_ > limit) erase(at(oldest_).key);
+    while (size_ > limit) erase(Ghost{oldest_});
     if (oldest_ != kNone) store_->prefetch(at(oldest_).key);  // the next to go
   }
 
   void trim_one() { trim(size_ - 1); }
-
-  // A request asked for this key: true when it is a ghost of this list.
-  bool expect(Key key) {
-    const std::uint32_t node = find(key);
-    if (node == kNone) return false;
-    unlink(node);
-    link_newest(node);
-    store_->marks_[node] |= kExpected;
-    return true;
-  }
-
-  // Whether a request asked for this ghost since it was added.
-  bool expected(Key key) const {
-    const std::uint32_t node = find(key);
-    return node != kNone && (store_->marks_[node] & kExpected);
-  }
-
-  // Returns true when the key was there.
-  bool erase(Key key) {
-    const std::uint32_t node = find(key);
-    if (node == kNone) return false;
-    GhostStore& store = *store_;
-    store.index_.erase(key, [&store](std::uint32_t at) { return store.nodes_[at].key; });
-    unlink(node);
-    at(node).next = store.free_;
-    store.free_ = node;
-    return true;
-  }
 
   void clear() { trim(0); }
 
@@ -135,7 +143,7 @@ class GhostList {
     std::uint32_t before = kNone;
     for (std::uint32_t node = oldest_; node != kNone; node = at(node).next) {
       require(at(node).prev == before, "ghost list: a link back is wrong");
-      require(find(at(node).key) == node, "ghost list: a ghost is not in the index");
+      require(store_->find(at(node).key).node == node, "ghost list: a ghost is not in the index");
       require(++count <= size_, "ghost list: longer than its size");
       before = node;
     }
@@ -149,9 +157,12 @@ class GhostList {
 
   GhostStore::Node& at(std::uint32_t node) { return store_->nodes_[node]; }
   const GhostStore::Node& at(std::uint32_t node) const { return store_->nodes_[node]; }
-  std::uint32_t find(Key key) const {
-    const std::uint32_t node = store_->find(key);
-    return node != kNone && (store_->marks_[node] & ~kExpected) == number_ ? node : kNone;
+  template <typename Change>
+  bool with(Key key, Change change) {
+    const Ghost ghost = store_->find(key);
+    if (!owns(ghost)) return false;
+    change(ghost);
+    return true;
   }
   void link_newest(std::uint32_t node) {
     at(node).prev = newest_;

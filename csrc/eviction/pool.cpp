@@ -6,7 +6,6 @@
 #include <algorithm>
 
 namespace eviction {
-
 // Leaves the slots of the hits in `found_`, kNoSlot for all other keys. A window's
 // blocks ahead of its part of the hit are not looked up.
 std::uint32_t Pool::locate(std::span<const Key> keys, std::uint32_t limit) {
@@ -22,7 +21,13 @@ std::uint32_t Pool::locate(std::span<const Key> keys, std::uint32_t limit) {
     }
     Slot* const found = found_.data() + group * length;
     std::uint32_t prefix = 0;
-    while (prefix < hits && (found[prefix] = find(keys[group * length + prefix])) != kNoSlot) ++prefix;
+    const Key* const wanted = keys.data() + group * length;
+    while (prefix < hits) {
+      if (prefix + kAhead < hits) index_.prefetch(wanted[prefix + kAhead]);
+      found[prefix] = find(wanted[prefix]);
+      if (found[prefix] == kNoSlot) break;
+      ++prefix;
+    }
     hits = prefix;
   }
   // A window serves a prefix when the window's blocks at its end are there: walk
@@ -128,7 +133,10 @@ void Pool::finish(Serial serial, std::span<const Key> keys, double now) {
   if (found == running_.end()) return;
   queue_.finish(serial, keys, now);
   for (Running& run : found->second) {
-    for (std::size_t i = run.slots.size(); i-- > 0;) release(run.slots[i]);
+    for (std::size_t i = run.slots.size(); i-- > 0;) {
+      if (i >= kAhead) policy_of().prefetch(policy_of().content(run.slots[i - kAhead]));
+      release(run.slots[i]);
+    }
   }
   running_.erase(found);
 }
@@ -136,6 +144,7 @@ void Pool::finish(Serial serial, std::span<const Key> keys, double now) {
 void Pool::reset() {
   index_.clear();
   copies_.clear();
+  copied_.assign(copied_.size(), 0);
   queue_.reset();
   for (Slot slot = 0; slot < num_blocks(); ++slot) policy_of().set_content(slot, kNoKey);
   for (auto& [serial, request] : running_) {
@@ -148,42 +157,53 @@ void Pool::allocate(std::size_t n, std::vector<Slot>& out) {
   const std::size_t first = out.size();
   queue_.pop_n(n, *this, [&](Slot slot) { out.push_back(slot); });
   for (std::size_t i = first; i < out.size(); ++i) {
+    if (i + kAhead < out.size()) index_.prefetch(policy_of().content(out[i + kAhead]));
     empty(out[i]);
     held_by_[out[i]] = 1;
   }
 }
 
 void Pool::fill(Slot slot, Key key) {
+  const auto content = [this](std::uint32_t at) { return policy_of().content(at); };
   policy_of().set_content(slot, key);
-  if (find(key) == kNoSlot) {
-    index_.insert(key, slot);
-  } else {
-    copies_[key].push_back(slot);
-  }
+  if (index_.insert_new(key, slot, content) != KeyIndex::kAbsent) add_copy(key, slot);
 }
 
 // Gives the blocks that became full their content.
 void Pool::fill(Running& run, std::span<const Key> keys) {
   const std::uint32_t end = static_cast<std::uint32_t>(std::min(keys.size(), run.first + run.slots.size()));
-  for (std::uint32_t i = std::max(run.filled, run.first); i < end; ++i) fill(run.slots[i - run.first], keys[i]);
+  for (std::uint32_t i = std::max(run.filled, run.first); i < end; ++i) {
+    if (i + kAhead < end) index_.prefetch(keys[i + kAhead]);
+    fill(run.slots[i - run.first], keys[i]);
+  }
   run.filled = std::max(run.filled, end);
 }
 
 void Pool::empty(Slot slot) {
   const Key key = policy_of().content(slot);
   if (key == kNoKey) return;
-  const auto copies = copies_.find(key);
-  if (find(key) == slot) {
-    index_.erase(key, [this](std::uint32_t at) { return policy_of().content(at); });
-    if (copies != copies_.end()) {
-      index_.insert(key, copies->second.front());
-      copies->second.erase(copies->second.begin());
-    }
-  } else if (copies != copies_.end()) {
-    std::erase(copies->second, slot);
-  }
-  if (copies != copies_.end() && copies->second.empty()) copies_.erase(copies);
   policy_of().set_content(slot, kNoKey);
+  const bool was_oldest = index_.erase_at(key, slot);
+  if (!may_have_copies(key)) return;
+  const auto found = copies_.find(key);
+  if (found == copies_.end()) return;
+  std::vector<Slot>& copies = found->second;
+  if (was_oldest) {
+    index_.insert(key, copies.front());
+    copies.erase(copies.begin());
+  } else {
+    std::erase(copies, slot);
+  }
+  if (copies.empty()) {
+    copies_.erase(found);
+    --copied_[filter_of(key)];
+  }
+}
+
+void Pool::add_copy(Key key, Slot slot) {
+  const auto [copies, is_first] = copies_.try_emplace(key);
+  copied_[filter_of(key)] += is_first;
+  copies->second.push_back(slot);
 }
 
 void Pool::hold(Slot slot) {

@@ -97,11 +97,19 @@ class Pool final : private Residency {
 
   // Residency.
   Key key(Slot slot) override { return policy_of().content(slot); }
-  bool duplicated(Slot slot) override { return copies_.contains(policy_of().content(slot)); }
+  bool duplicated(Slot slot) override { return copies(slot) > 1; }
   std::uint32_t copies(Slot slot) override {
-    const auto copies = copies_.find(policy_of().content(slot));
+    const Key key = policy_of().content(slot);
+    if (!may_have_copies(key)) return 1;
+    const auto copies = copies_.find(key);
     return copies == copies_.end() ? 1 : 1 + static_cast<std::uint32_t>(copies->second.size());
   }
+
+  // Copies are rare, and they are asked for at every release and eviction: a small
+  // table that stays in the processor's cache says for most keys that there is none.
+  static std::size_t filter_of(Key key) { return (key * 0x9e3779b97f4a7c15ull) >> 54; }
+  bool may_have_copies(Key key) const { return copied_[filter_of(key)] > 0; }
+  void add_copy(Key key, Slot slot);
 
   // Appends n blocks. As in vLLM, all are chosen before the first loses its content.
   void allocate(std::size_t n, std::vector<Slot>& out);
@@ -112,9 +120,10 @@ class Pool final : private Residency {
   void release(Slot slot);
 
   Windows windows_;
-  KeyIndex index_;                                     // content to its oldest block
-  std::unordered_map<Key, std::vector<Slot>> copies_;  // the other blocks of a content
-  std::vector<std::uint16_t> held_by_;                 // requests that hold a block
+  KeyIndex index_;                                                           // content to its oldest block
+  std::unordered_map<Key, std::vector<Slot>> copies_;                        // the other blocks of a content
+  std::vector<std::uint32_t> copied_ = std::vector<std::uint32_t>(1024, 0);  // keys with copies, by `filter_of`
+  std::vector<std::uint16_t> held_by_;                                       // requests that hold a block
   FreeQueue queue_;
   std::unordered_map<Serial, std::vector<Running>> running_;  // one for each group
   std::vector<Slot> found_;                                   // scratch: a slot for each key of a prompt

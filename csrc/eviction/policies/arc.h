@@ -50,12 +50,12 @@ class Arc final : public Policy {
     // Not asked for by an admission (a request that skipped the lookup): then it
     // moves p here.
     bool again = state_[slot] & kHit;
-    if (b1_.contains(key)) {
-      if (!b1_.expected(key)) favour_recency();
-      again = b1_.erase(key);
-    } else if (b2_.contains(key)) {
-      if (!b2_.expected(key)) favour_frequency();
-      again = b2_.erase(key);
+    if (const GhostStore::Ghost ghost = ghosts_.find(key)) {
+      const bool from_b1 = b1_.owns(ghost);
+      GhostList& list = from_b1 ? b1_ : b2_;
+      if (!list.expected(ghost)) from_b1 ? favour_recency() : favour_frequency();
+      list.erase(ghost);
+      again = true;
     }
     state_[slot] = again ? kT2 : 0;
     enqueue(slot);
@@ -73,8 +73,7 @@ class Arc final : public Policy {
   }
   void prefetch(Key key) const override { ghosts_.prefetch(key); }
   void disown(Key key) override {
-    b1_.erase(key);
-    b2_.erase(key);
+    if (const GhostStore::Ghost ghost = ghosts_.find(key)) (b1_.owns(ghost) ? b1_ : b2_).erase(ghost);
   }
 
   std::vector<Slot> peek(std::size_t n) const override {
@@ -127,19 +126,19 @@ class Arc final : public Policy {
 
   void admit(const Admission& request) override {
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
+      if (i + kAhead < request.keys.size()) ghosts_.prefetch(request.keys[i + kAhead]);
       const Slot slot = request.slots[i];
       if (slot != kNoSlot) {
         state_[slot] |= kHit;
         continue;
       }
       // The ratio is that of the lists with the ghost still in them.
-      if (b1_.expect(request.keys[i])) {
-        ++ghost_hits_;
-        favour_recency();
-      } else if (b2_.expect(request.keys[i])) {
-        ++ghost_hits_;
-        favour_frequency();
-      }
+      const GhostStore::Ghost ghost = ghosts_.find(request.keys[i]);
+      if (!ghost) continue;
+      const bool from_b1 = b1_.owns(ghost);
+      (from_b1 ? b1_ : b2_).expect(ghost);
+      ++ghost_hits_;
+      from_b1 ? favour_recency() : favour_frequency();
     }
   }
 
@@ -172,14 +171,22 @@ class Arc final : public Policy {
   Slot choose() override {
     if (size() == 0) return kNoSlot;
     const bool from_t1 = evict_t1(t1_.size(), t2_.size());
-    const Slot slot = from_t1 ? t1_.front() : t2_.front();
+    const SlotList& list = from_t1 ? t1_ : t2_;
+    const Slot slot = list.front();
     make_room_for_ghost();
     dequeue(slot);
+    if (const Slot next = list.front(); next != kNoSlot) ghosts_.prefetch(keys_[next]);
     state_[slot] = 0;
-    // A stale block, whose content was evicted from another slot since.
-    (from_t1 ? b2_ : b1_).erase(keys_[slot]);
     GhostList& ghosts = from_t1 ? b1_ : b2_;
-    if (!ghosts.renew(keys_[slot])) ghosts.add(keys_[slot]);
+    if (const GhostStore::Ghost ghost = ghosts_.find(keys_[slot])) {
+      // A stale block, whose content was evicted from another slot since.
+      if (ghosts.owns(ghost)) {
+        ghosts.renew(ghost);
+        return slot;
+      }
+      (from_t1 ? b2_ : b1_).erase(ghost);
+    }
+    ghosts.add(keys_[slot]);
     return slot;
   }
 

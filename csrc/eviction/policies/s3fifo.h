@@ -95,6 +95,7 @@ class S3Fifo final : public Policy {
 
   void admit(const Admission& request) override {
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
+      if (i + kAhead < request.keys.size()) ghost_store_.prefetch(request.keys[i + kAhead]);
       const Slot slot = request.slots[i];
       if (slot == kNoSlot) {
         ghost_hits_ += ghosts_.expect(request.keys[i]);
@@ -137,6 +138,7 @@ class S3Fifo final : public Policy {
           continue;
         }
         small_.erase(slot);
+        if (const Slot next = small_.front(); next != kNoSlot) ghost_store_.prefetch(keys_[next]);
         remember(keys_[slot]);
         state_[slot] = 0;
         return slot;
