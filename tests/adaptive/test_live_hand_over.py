@@ -6,12 +6,14 @@ The new policy's free blocks stand, when it takes over, as follows. Within each 
 policy's queues: first what its shadow does not know, in order of release; then what
 the shadow knows, in the shadow's order; then what was released since the plan was
 asked for, in order of release, but under SIEVE, where a known block returns to the
-place that it had. Nothing else is promised, and this is tested.
+place that it had. Under SLRU a block that enters the protected segment meanwhile can
+push its first ones out, behind the probationary ones. Nothing else is promised, and this is tested.
 """
 
 import gc
 import random
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -171,7 +173,8 @@ def test_blocks_stand_as_described(old: str, new: str):
             shadow = traffic.host.snapshot(1)
             here = traffic.queue.order()
             traffic.touched.clear()
-            traffic.copied.clear()
+            twice = Counter(traffic.key_of(block) for block in traffic.pool.blocks)
+            traffic.copied = {key for key, times in twice.items() if times > 1}
             release = [
                 k for b in traffic.released() if (k := traffic.key_of(b)) in here
             ]
@@ -191,7 +194,14 @@ def test_blocks_stand_as_described(old: str, new: str):
         seen |= {"known" * bool(known), "unknown" * bool(unknown), "late" * bool(late)}
 
         # What the shadow knows keeps its queue, what was learnt, and its order.
-        assert queues_of(after, known) == queues_of(shadow[0], known), seed
+        queues, its_queues = queues_of(after, known), queues_of(shadow[0], known)
+        if new == "slru":
+            pushed = len(its_queues.get(1, [])) - len(queues.get(1, []))
+            assert pushed >= 0, seed
+            kept = [queue for queue in queues.values() if queue]
+            queues = {0: [key for queue in kept for key in queue]}
+            its_queues = {0: its_queues.get(0, []) + its_queues.get(1, [])}
+        assert queues == its_queues, seed
         learnt = {key: value for key, _, value in shadow[0] if key in known}
         assert {k: v for k, _, v in after if k in known} == learnt, seed
         # What it does not know is new, in order of release, ahead of the known.
@@ -322,11 +332,12 @@ def test_ten_thousand_switches_keep_no_memory(threaded: bool):
             while not switch.advance():
                 traffic.host.drain()
 
-    switch(2_000)  # what is allocated once
+    # Both end on the policy that they began with.
+    switch(2_000 // len(POLICIES) * len(POLICIES))  # what is allocated once
     gc.collect()
     before = resident_bytes()
     sizes = traffic.queue.bytes, traffic.host.bytes
-    switch(10_000)
+    switch(10_000 // len(POLICIES) * len(POLICIES))
     traffic.check()
     assert (traffic.queue.bytes, traffic.host.bytes) == sizes
     gc.collect()

@@ -5,20 +5,26 @@
     python -m tests.eviction.golden_counts            prints the table
     python -m tests.eviction.golden_counts --write    writes golden_counts.json
 
-The committed file changes only when a policy is meant to choose otherwise; say in
-the commit why. `accesses` is one block at a time with none in use, as in the
-papers; `requests` holds the blocks of twelve requests at a time, as the engine
-does.
+What is written comes from the naive models (a minute), what is tested from the C++: so
+neither can vouch for itself. The committed file changes only when a policy is meant to
+choose otherwise; say in the commit why.
+
+`accesses` is one block at a time with none in use, as in the papers; `requests` holds
+the blocks of twelve requests at a time, as the engine does.
 """
 
 import argparse
 import hashlib
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from tqdm import tqdm
 from vllm._eviction_C import make_policy, native_policies
 
+from tests.eviction.naive_models import MODELS
 from tests.eviction.request_pool import RequestPool
 from tests.eviction.synthetic_trace import synthetic_requests, synthetic_trace
 from tests.eviction.unpinned_cache import count_hits
@@ -28,7 +34,10 @@ CAPACITIES = (20, 40, 80, 160, 320, 640, 1280, 2560)
 POOL_SIZES = (250, 350, 450, 600, 800, 1100, 1600, 2500)
 NUM_RUNNING = 12
 # Beside the defaults: the parameters with which a paper is reproduced.
-VARIANTS = {"s3fifo": {"s3fifo promotion=2": {"promotion": 2.0}}}
+VARIANTS = {
+    "lfu": {"lfu ageing=false": {"ageing": 0.0}},
+    "s3fifo": {"s3fifo promotion=2": {"promotion": 2.0}},
+}
 
 _accesses = cache(synthetic_trace)
 _requests = cache(synthetic_requests)
@@ -40,17 +49,33 @@ def variants(name: str) -> dict[str, dict[str, float]]:
     return {name: {}} | VARIANTS.get(name, {})
 
 
-def hits_of_accesses(name: str, parameters: dict[str, float]) -> list[int]:
+# Name, blocks, parameters.
+Make = Callable[[str, int, dict[str, float]], Any]
+
+
+def naive(name: str, num_slots: int, parameters: dict[str, float]) -> Any:
+    arguments: dict[str, Any] = parameters
+    return MODELS[name](num_slots, **arguments)
+
+
+def hits_of_accesses(
+    name: str, parameters: dict[str, float], make: Make = make_policy
+) -> list[int]:
     trace = _accesses()
-    return [count_hits(name, size, trace, **parameters) for size in CAPACITIES]
+    return [
+        count_hits(name, size, trace, make(name, size, parameters))
+        for size in CAPACITIES
+    ]
 
 
-def hits_of_requests(name: str, parameters: dict[str, float]) -> list[int]:
-    return [_hits_in_pool(name, size, parameters) for size in POOL_SIZES]
+def hits_of_requests(
+    name: str, parameters: dict[str, float], make: Make = make_policy
+) -> list[int]:
+    return [_hits_in_pool(make(name, size, parameters), size) for size in POOL_SIZES]
 
 
-def _hits_in_pool(name: str, num_blocks: int, parameters: dict[str, float]) -> int:
-    pool = RequestPool(make_policy(name, num_blocks, parameters), num_blocks)
+def _hits_in_pool(policy: Any, num_blocks: int) -> int:
+    pool = RequestPool(policy, num_blocks)
     total = 0
     for keys in _requests():
         while (hits := pool.admit(keys)) is None:  # wait for blocks
@@ -58,16 +83,19 @@ def _hits_in_pool(name: str, num_blocks: int, parameters: dict[str, float]) -> i
         total += hits
         if len(pool.running) >= NUM_RUNNING:
             pool.finish(pool.running[0])
-    pool.policy.check()
     return total
 
 
-def golden_counts() -> dict[str, Table]:
+def golden_counts(make: Make = make_policy) -> dict[str, Table]:
     counts: dict[str, Table] = {"accesses": {}, "requests": {}}
-    for name in native_policies():
-        for label, parameters in variants(name).items():
-            counts["accesses"][label] = hits_of_accesses(name, parameters)
-            counts["requests"][label] = hits_of_requests(name, parameters)
+    cases = [
+        (name, label, parameters)
+        for name in native_policies()
+        for label, parameters in variants(name).items()
+    ]
+    for name, label, parameters in tqdm(cases, unit="policy"):
+        counts["accesses"][label] = hits_of_accesses(name, parameters, make)
+        counts["requests"][label] = hits_of_requests(name, parameters, make)
     return counts
 
 
@@ -89,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     write = parser.parse_args().write
-    counts = golden_counts()
+    counts = golden_counts(naive if write else make_policy)
     for kind, sizes in (("accesses", CAPACITIES), ("requests", POOL_SIZES)):
         print(f"{kind:20}", *(f"{size:>7}" for size in sizes))
         for label, hits in counts[kind].items():

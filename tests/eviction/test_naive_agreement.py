@@ -6,6 +6,7 @@ Pools are tiny, so that all corners are met: a small queue of one, a hand at the
 end of its list, ghost lists that are full.
 """
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from vllm._eviction_C import make_policy, native_policies
 
 from tests.eviction.event_pool import EventPool, event_lists
-from tests.eviction.naive_models import MODELS, NaiveS3Fifo
+from tests.eviction.naive_models import MODELS
+from vllm.v1.core.eviction.registry import get_policy
 
 
 def agree(pool: EventPool, events: list[tuple[str, int]]) -> None:
@@ -70,25 +72,42 @@ def test_same_victims_in_the_live_queue(name: str):
     run()
 
 
-@settings(max_examples=500)
-@given(
-    num_slots=st.integers(1, 12),
-    small_ratio=st.sampled_from([0.01, 0.1, 0.34, 0.5, 0.99]),
-    ghost_ratio=st.sampled_from([0.0, 0.3, 0.9, 1.0, 6.0]),
-    promotion=st.integers(1, 3),
-    events=event_lists(),
-)
-def test_same_victims_of_s3fifo_with_any_parameters(
-    num_slots: int,
-    small_ratio: float,
-    ghost_ratio: float,
-    promotion: int,
-    events: list[tuple[str, int]],
-):
-    parameters = {
-        "small_ratio": small_ratio,
-        "ghost_ratio": ghost_ratio,
-        "promotion": promotion,
+shares = st.sampled_from([0.01, 0.1, 0.34, 0.5, 0.8, 0.99])
+ghost_ratios = st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0, 6.0])
+PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "slru": {"protected_ratio": shares},
+    "2q": {"in_ratio": shares, "ghost_ratio": ghost_ratios},
+    "lfu": {"ageing": st.booleans()},
+    "s3fifo": {
+        "small_ratio": shares,
+        "ghost_ratio": ghost_ratios,
+        "promotion": st.integers(1, 3),
+    },
+}
+
+
+def test_every_parameter_is_varied_below():
+    takes = {name: fields(get_policy(name).config) for name in MODELS}
+    names = {name: {field.name for field in takes[name]} for name in MODELS}
+    assert {name: keys for name, keys in names.items() if keys} == {
+        name: set(drawn) for name, drawn in PARAMETERS.items()
     }
-    native: Any = make_policy("s3fifo", num_slots, parameters)
-    agree(EventPool(num_slots, native, NaiveS3Fifo(num_slots, **parameters)), events)
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+def test_same_victims_with_any_parameters(name: str):
+    @settings(max_examples=500)
+    @given(
+        num_slots=st.integers(1, 12),
+        parameters=st.fixed_dictionaries(PARAMETERS[name]),
+        events=event_lists(),
+    )
+    def run(num_slots: int, parameters: dict[str, Any], events: list[tuple[str, int]]):
+        naive: Any = MODELS[name]
+        subjects = [
+            make_policy(name, num_slots, parameters),
+            naive(num_slots, **parameters),
+        ]
+        agree(EventPool(num_slots, *subjects), events)
+
+    run()

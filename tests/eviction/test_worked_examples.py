@@ -58,6 +58,80 @@ def test_lru_evicts_the_tail_of_a_request_first():
     assert [lru.victim() for _ in range(4)] == [2, 3, 1, 0]
 
 
+# ---- SLRU ----
+
+
+def test_slru():
+    # Of four blocks two may be protected.
+    cache = Letters("slru", 4, {"protected_ratio": 0.5})
+    assert cache.play("ABCD") == ["room"] * 4  # probation A B C D
+    assert cache.play("AB") == ["hit", "hit"]  # probation C D, protected A B
+    # C is protected, for which A goes back, to the end of the probation.
+    assert cache.play("C") == ["hit"]  # probation D A, protected B C
+    assert cache.play("E") == ["D"]  # probation A E
+    assert cache.play("A") == ["hit"]  # probation E B, protected C A
+    assert cache.play("FG") == ["E", "B"]
+
+
+def test_slru_evicts_protected_blocks_when_there_are_no_others():
+    slru: Any = make_policy("slru", 3, {"protected_ratio": 0.9})
+    for slot in range(3):
+        slru.admit(slot, [slot + 1], [slot], 0.0)
+        slru.insert(slot, slot + 1)
+    slru.take(0)  # the share was full of 0: it is in the probation
+    assert slru.peek(3) == [1, 2]
+
+
+# ---- 2Q ----
+
+
+def test_2q():
+    # Of four blocks one may be in A1in before it pays. Four ghosts.
+    cache = Letters("2q", 4, {"ghost_ratio": 1.0})
+    assert cache.play("ABCD") == ["room"] * 4  # A1in A B C D
+    assert cache.play("A") == ["hit"]  # which counts for nothing
+    assert cache.play("E") == ["A"]  # A1in B C D E, A1out A
+    assert cache.play("A") == ["B"]  # A1in C D E, Am A, A1out B
+    assert cache.play("C") == ["hit"]
+    assert cache.play("F") == ["C"]  # A1in D E F, Am A, A1out B C
+    assert cache.play("CB") == ["D", "E"]  # A1in F, Am A C B, A1out D E
+    assert cache.play("A") == ["hit"]  # Am C B A
+    # A1in is at its quarter, not over it: Am pays, and leaves no ghost.
+    assert cache.play("G") == ["C"]  # A1in F G, Am B A
+    assert cache.play("C") == ["F"]  # C is new again: A1in G C
+    assert cache.policy.num_ghosts == 3  # D E F
+
+
+# ---- LFU ----
+
+
+def test_lfu_without_ageing():
+    cache = Letters("lfu", 3, {"ageing": 0})
+    cache.play("ABC")
+    assert cache.play("AAB") == ["hit"] * 3  # A 3, B 2, C 1
+    assert cache.play("D") == ["C"]
+    assert cache.play("E") == ["D"]  # and so on: A and B stay for ever
+    assert cache.play("DE") == ["E", "D"]
+
+
+def test_lfu_ages():
+    cache = Letters("lfu", 3)
+    cache.play("ABC")
+    cache.play("AAB")  # ranks A 3, B 2, C 1
+    assert cache.play("D") == ["C"]  # age 1, so D 2, behind B
+    assert cache.play("E") == ["B"]  # age 2: E 3
+    assert cache.play("D") == ["hit"]  # two uses at age 2: D 4
+    assert cache.play("F") == ["A"]  # of A 3 and E 3 the older; age 3: F 4
+    assert cache.play("G") == ["E"]
+
+
+def test_lfu_counts_uses_to_1023():
+    """More tie with it, and then the order of release decides."""
+    cache = Letters("lfu", 2, {"ageing": 0})
+    cache.play("A" * 1500 + "B" * 1023)
+    assert cache.play("C") == ["A"]
+
+
 # ---- S3-FIFO ----
 
 
@@ -210,7 +284,7 @@ def test_arc_bounds_t1_and_its_ghosts_together():
 # ---- What blocks in use have to do with it ----
 
 
-@pytest.mark.parametrize("name", ["s3fifo", "sieve", "arc"])
+@pytest.mark.parametrize("name", ["s3fifo", "sieve", "arc", "lfu"])
 def test_a_hit_before_the_first_release_counts(name: str):
     """Another request uses a block while the first still computes; then the block is
     not new any more when it is released."""
@@ -221,7 +295,7 @@ def test_a_hit_before_the_first_release_counts(name: str):
     assert policy.victim() == 1
 
 
-@pytest.mark.parametrize("name", ["s3fifo", "sieve", "arc"])
+@pytest.mark.parametrize("name", ["s3fifo", "sieve", "arc", "lfu", "slru"])
 def test_a_pin_is_no_hit(name: str):
     """Connectors take blocks and give them back; nobody asked for the content."""
     policy: Any = make_policy(name, 3)

@@ -3,15 +3,18 @@
 """A policy as an ordinary cache: one block an access, and none in use.
 
 So the papers and libcachesim have it. In the engine a block that is hit is taken,
-and comes back when the request ends; here that is one moment. For S3-FIFO and
-SIEVE, whose blocks do not move on a hit, it must not happen at all.
+and comes back when the request ends; here that is one moment. For S3-FIFO,
+SIEVE and 2Q, where a hit does not renew a block, it must not happen at all.
 """
 
 from typing import Any
 
 from vllm._eviction_C import make_policy
 
-MOVES_ON_HIT = {"lru": True, "arc": True, "s3fifo": False, "sieve": False}
+MOVES_ON_HIT = {
+    **dict.fromkeys(("lru", "slru", "arc", "lfu"), True),
+    **dict.fromkeys(("s3fifo", "sieve", "2q"), False),
+}
 
 
 class UnpinnedCache:

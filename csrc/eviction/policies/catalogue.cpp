@@ -7,9 +7,12 @@
 #include <stdexcept>
 
 #include "arc.h"
+#include "lfu.h"
 #include "lru.h"
 #include "s3fifo.h"
 #include "sieve.h"
+#include "slru.h"
+#include "two_queue.h"
 
 namespace eviction {
 namespace {
@@ -37,7 +40,20 @@ using Factory = std::function<std::unique_ptr<Policy>(std::uint32_t, Reader&)>;
 
 const std::map<std::string, Factory>& catalogue() {
   static const std::map<std::string, Factory> factories = {
+      {"2q",
+       [](std::uint32_t slots, Reader& read) {
+         TwoQueue::Config config;
+         config.in_ratio = read("in_ratio", config.in_ratio);
+         config.ghost_ratio = read("ghost_ratio", config.ghost_ratio);
+         return std::make_unique<TwoQueue>(slots, config);
+       }},
       {"arc", [](std::uint32_t slots, Reader&) { return std::make_unique<Arc>(slots); }},
+      {"lfu",
+       [](std::uint32_t slots, Reader& read) {
+         Lfu::Config config;
+         config.ageing = read("ageing", config.ageing) != 0.0;
+         return std::make_unique<Lfu>(slots, config);
+       }},
       {"lru", [](std::uint32_t slots, Reader&) { return std::make_unique<Lru>(slots); }},
       {"s3fifo",
        [](std::uint32_t slots, Reader& read) {
@@ -48,6 +64,12 @@ const std::map<std::string, Factory>& catalogue() {
          return std::make_unique<S3Fifo>(slots, config);
        }},
       {"sieve", [](std::uint32_t slots, Reader&) { return std::make_unique<Sieve>(slots); }},
+      {"slru",
+       [](std::uint32_t slots, Reader& read) {
+         Slru::Config config;
+         config.protected_ratio = read("protected_ratio", config.protected_ratio);
+         return std::make_unique<Slru>(slots, config);
+       }},
   };
   return factories;
 }

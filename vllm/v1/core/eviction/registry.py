@@ -68,6 +68,36 @@ class S3FIFOConfig:
     prefix-cache traffic 1 is better."""
 
 
+@dataclass
+class SLRUConfig:
+    """Parameters of `slru`."""
+
+    protected_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.8
+    """Share of the evictable blocks that the protected segment may hold. More keeps
+    reused blocks longer, and new ones shorter."""
+
+
+@dataclass
+class TwoQueueConfig:
+    """Parameters of `2q`."""
+
+    in_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.25
+    """Share of the evictable blocks that the queue of new blocks may hold before it
+    is evicted from."""
+    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.5
+    """Evicted blocks that are remembered, as a share of the pool. Without any, no
+    block is ever known to have returned."""
+
+
+@dataclass
+class LFUConfig:
+    """Parameters of `lfu`."""
+
+    ageing: bool = True
+    """Whether blocks that were popular once give way to those in use now. Without
+    it, old counts live as long as their blocks."""
+
+
 def _native(
     name: str, summary: str, config: type = NoConfig, ghosts: bool = False
 ) -> PolicySpec:
@@ -90,6 +120,14 @@ _NATIVE = {
             ghosts=True,
         ),
         _native("sieve", "the oldest block not used since the hand passed"),
+        _native("slru", "blocks that were not used again, for longest", SLRUConfig),
+        _native(
+            "2q",
+            "new blocks, unless they returned after they had left",
+            TwoQueueConfig,
+            ghosts=True,
+        ),
+        _native("lfu", "the block with the fewest uses, old ones for less", LFUConfig),
         _native("arc", "once-used or reused blocks, in adaptive shares", ghosts=True),
     )
 }

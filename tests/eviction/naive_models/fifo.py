@@ -1,71 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""The policies once more, plainly, from their papers.
+"""Models of the policies built of FIFO queues: SIEVE, S3-FIFO, 2Q."""
 
-Lists and dicts, a scan wherever a scan is the shortest way to say it: these are
-what the C++ is held against, so they must be easy to believe and may be slow. A
-list of blocks is in order of eviction: index 0 goes first. What differs from the
-papers is what the headers in `csrc/eviction/policies` state.
-
-All models take the calls of `vllm._eviction_C.Policy`, of which they know those
-that matter to them.
-"""
-
-from collections.abc import Sequence
-from typing import ClassVar
-
-Keys = Sequence[int]
-Slots = Sequence[int | None]  # None where a request has to compute the block
-
-
-class NaiveModel:
-    """What all models share: which key a slot holds, and what is in use."""
-
-    name: ClassVar[str]
-
-    def __init__(self, num_slots: int):
-        self.capacity = num_slots
-        self.clear()
-
-    def clear(self) -> None:
-        self.key: dict[int, int] = {}  # of known slots, evictable or in use
-        self.in_use: set[int] = set()  # known, but a request holds it
-        self.ghost_hits = 0
-
-    def disown(self, key: int) -> None:
-        """A model without ghosts has none to drop."""
-
-    def ghosts(self) -> list[int]:
-        return []
-
-
-class NaiveLru(NaiveModel):
-    """Released last, evicted last."""
-
-    name = "lru"
-
-    def clear(self) -> None:
-        super().clear()
-        self.order: list[int] = []
-
-    def insert(self, slot: int, key: int) -> None:
-        self.order.append(slot)
-
-    def reinsert(self, slot: int) -> None:
-        self.order.append(slot)
-
-    def take(self, slot: int) -> None:
-        self.order.remove(slot)
-
-    def forget(self, slot: int) -> None:
-        if slot in self.order:
-            self.order.remove(slot)
-
-    def admit(self, serial: int, keys: Keys, slots: Slots, now: float) -> None:
-        pass
-
-    def victim(self) -> int | None:
-        return self.order.pop(0) if self.order else None
+from tests.eviction.naive_models.base import Keys, NaiveModel, Slots
 
 
 class NaiveSieve(NaiveModel):
@@ -258,118 +195,94 @@ class NaiveS3Fifo(NaiveModel):
         self.of_main.discard(slot)
 
 
-class NaiveArc(NaiveModel):
-    """FAST'03, figure 4.
+class NaiveTwoQueue(NaiveModel):
+    """VLDB'94, the full version.
 
     Args:
-        num_slots: The paper's c.
-        tie_to_t1: Evict from T1 also when |T1| = p and the request is for a ghost
-            of B2, as in the paper; `asked_b2` then says that it is. For
-            comparisons only.
+        num_slots: Capacity.
+        in_ratio: Share of A1in.
+        ghost_ratio: Keys in A1out, as a share of the capacity.
+        libcachesim: A ghost that is asked for leaves A1out at once, so that there is
+            room for that of the victim. For comparisons only.
 
     """
 
-    name = "arc"
+    name = "2q"
 
-    def __init__(self, num_slots: int, tie_to_t1: bool = False):
-        self.tie_to_t1 = tie_to_t1
+    def __init__(
+        self,
+        num_slots: int,
+        in_ratio: float = 0.25,
+        ghost_ratio: float = 0.5,
+        libcachesim: bool = False,
+    ):
+        self.in_ratio = in_ratio
+        self.libcachesim = libcachesim
+        self.ghost_limit = int(ghost_ratio * num_slots)
         super().__init__(num_slots)
 
     def clear(self) -> None:
         super().clear()
-        self.t1: list[int] = []
-        self.t2: list[int] = []
-        self.b1: list[int] = []  # keys
-        self.b2: list[int] = []
-        self.of_t2: set[int] = set()  # belong to T2, also in use
-        self.hit: set[int] = set()  # a request hit them since they were queued
-        self.asked: set[int] = set()  # ghosts that have moved p already
-        self.p = 0.0
-        self.asked_b2 = False
+        self.a1in: list[int] = []
+        self.a1out: list[int] = []  # keys
+        self.am: list[int] = []
+        self.of_am: set[int] = set()  # belong to Am, also in use
+        self.asked: set[int] = set()  # were ghosts; libcachesim's rule only
 
     def insert(self, slot: int, key: int) -> None:
         self.key[slot] = key
-        if key in self.b1 + self.b2:
-            if key not in self.asked:
-                self._adapt(key)
+        if key in self.a1out or key in self.asked:
             self.disown(key)
-            self.hit.add(slot)
+            self.asked.discard(key)
+            self.of_am.add(slot)
         self.reinsert(slot)
 
     def reinsert(self, slot: int) -> None:
-        if slot in self.hit:
-            self.hit.discard(slot)
-            self.of_t2.add(slot)
-        (self.t2 if slot in self.of_t2 else self.t1).append(slot)
-        self._bound()
+        (self.am if slot in self.of_am else self.a1in).append(slot)
 
     def take(self, slot: int) -> None:
-        (self.t2 if slot in self.of_t2 else self.t1).remove(slot)
+        (self.am if slot in self.of_am else self.a1in).remove(slot)
 
     def forget(self, slot: int) -> None:
-        for queue in (self.t1, self.t2):
+        for queue in (self.a1in, self.am):
             if slot in queue:
                 queue.remove(slot)
-        self._drop(slot)
+        self.key.pop(slot, None)
+        self.of_am.discard(slot)
 
     def disown(self, key: int) -> None:
-        for ghosts in (self.b1, self.b2):
-            if key in ghosts:
-                ghosts.remove(key)
-        self.asked.discard(key)
+        if key in self.a1out:
+            self.a1out.remove(key)
 
     def admit(self, serial: int, keys: Keys, slots: Slots, now: float) -> None:
         for key, slot in zip(keys, slots, strict=True):
-            if slot is not None:
-                self.hit.add(slot)
-            elif key in self.b1 + self.b2:
+            if slot is None and key in self.a1out:
                 self.ghost_hits += 1
-                self._adapt(key)
-                self.asked.add(key)
-                ghosts = self.b1 if key in self.b1 else self.b2
-                ghosts.remove(key)
-                ghosts.append(key)  # renewed until the block is back
+                if self.libcachesim:
+                    self.disown(key)
+                    self.asked.add(key)
+                else:
+                    self._add_ghost(key)  # renewed until the block is back
+            elif slot in self.am:  # only where nothing is in use
+                self.am.remove(slot)
+                self.am.append(slot)
 
     def victim(self) -> int | None:
-        if not self.t1 and not self.t2:
+        evictable = len(self.a1in) + len(self.am)
+        if evictable == 0:
             return None
-        tie = self.tie_to_t1 and self.asked_b2 and len(self.t1) == self.p
-        if self.t1 and (not self.t2 or len(self.t1) > self.p or tie):
-            slot, ghosts = self.t1.pop(0), self.b1
+        if self.a1in and (not self.am or len(self.a1in) > self.in_ratio * evictable):
+            slot = self.a1in[0]
+            self._add_ghost(self.key[slot])
         else:
-            slot, ghosts = self.t2.pop(0), self.b2
-        # c ghosts, and one more until the next insertion: more only go when
-        # several blocks are evicted at once, and then as in case IV.
-        if len(self.b1) + len(self.b2) > self.capacity:
-            full_l1 = len(self.t1) + len(self.b1) + (ghosts is self.b1) >= self.capacity
-            pays = self.b1 if self.b1 and (full_l1 or not self.b2) else self.b2
-            self.disown(pays[0])
-        ghosts.append(self.key[slot])
-        self._drop(slot)
+            slot = self.am[0]
+        self.forget(slot)
         return slot
 
     def ghosts(self) -> list[int]:
-        return self.b1 + self.b2
+        return self.a1out
 
-    def _adapt(self, key: int) -> None:
-        if key in self.b1:
-            self.p = min(self.capacity, self.p + max(1, len(self.b2) / len(self.b1)))
-        else:
-            self.p = max(0, self.p - max(1, len(self.b1) / len(self.b2)))
-
-    def _bound(self) -> None:
-        """|T1| + |B1| <= c, and c ghosts, that is 2c in all for a full cache."""
-        while self.b1 and len(self.t1) + len(self.b1) > self.capacity:
-            self.disown(self.b1[0])
-        while self.b2 and len(self.b1) + len(self.b2) > self.capacity:
-            self.disown(self.b2[0])
-
-    def _drop(self, slot: int) -> None:
-        self.key.pop(slot, None)
-        self.of_t2.discard(slot)
-        self.hit.discard(slot)
-
-
-MODELS: dict[str, type[NaiveModel]] = {
-    model.name: model for model in (NaiveLru, NaiveS3Fifo, NaiveSieve, NaiveArc)
-}
+    def _add_ghost(self, key: int) -> None:
+        self.disown(key)
+        self.a1out.append(key)
+        del self.a1out[: max(0, len(self.a1out) - self.ghost_limit)]

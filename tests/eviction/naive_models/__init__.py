@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The policies once more, plainly, from their papers.
+
+Lists and dicts, a scan wherever a scan is the shortest way to say it: these are
+what the C++ is held against, so they must be easy to believe and may be slow. A
+list of blocks is in order of eviction: index 0 goes first. What differs from the
+papers is what the headers in `csrc/eviction/policies` state.
+
+All models take the calls of `vllm._eviction_C.Policy`, of which they know those
+that matter to them.
+"""
+
+from tests.eviction.naive_models.base import NaiveModel
+from tests.eviction.naive_models.fifo import NaiveS3Fifo, NaiveSieve, NaiveTwoQueue
+from tests.eviction.naive_models.frequency import NaiveLfu
+from tests.eviction.naive_models.recency import NaiveArc, NaiveLru, NaiveSlru
+
+__all__ = [
+    "MODELS",
+    "NaiveArc",
+    "NaiveLfu",
+    "NaiveLru",
+    "NaiveModel",
+    "NaiveS3Fifo",
+    "NaiveSieve",
+    "NaiveSlru",
+    "NaiveTwoQueue",
+]
+
+MODELS: dict[str, type[NaiveModel]] = {
+    model.name: model
+    for model in (
+        NaiveLru,
+        NaiveSlru,
+        NaiveArc,
+        NaiveS3Fifo,
+        NaiveSieve,
+        NaiveTwoQueue,
+        NaiveLfu,
+    )
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""What all naive models share."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+Keys = Sequence[int]
+Slots = Sequence[int | None]  # None where a request has to compute the block
+
+
+class NaiveModel:
+    """What all models share: which key a slot holds, and what is in use."""
+
+    name: ClassVar[str]
+
+    def __init__(self, num_slots: int):
+        self.capacity = num_slots
+        self.clear()
+
+    def clear(self) -> None:
+        self.key: dict[int, int] = {}  # of known slots, evictable or in use
+        self.in_use: set[int] = set()  # known, but a request holds it
+        self.ghost_hits = 0
+
+    def disown(self, key: int) -> None:
+        """A model without ghosts has none to drop."""
+
+    def ghosts(self) -> list[int]:
+        return []
