@@ -57,7 +57,7 @@ def test_policies_choose_differently(kind: str, served: Served) -> None:
     }
     for policy, others in hits.items():
         assert policy == DEFAULT_POLICY or others != hits[DEFAULT_POLICY], policy
-    assert len({sum(each) for each in hits.values()}) > len(hits) // 2
+    assert len({sum(each) for each in hits.values()}) >= 4
 
 
 def test_adaptive_changed_its_policy_while_it_served(kind: str, served: Served) -> None:
