@@ -7,6 +7,7 @@ its file; to edit another file, write its module and name it here.
 """
 
 from fork.series import (
+    bench_main,
     cli_args,
     cli_main,
     config_cache,
@@ -24,6 +25,7 @@ SERIES: tuple[EditedFile, ...] = (
     engine_arg_utils.FILE,
     cli_args.FILE,
     cli_main.FILE,
+    bench_main.FILE,
     sched_scheduler.FILE,
     metrics_stats.FILE,
     metrics_loggers.FILE,

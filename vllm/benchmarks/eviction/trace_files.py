@@ -66,15 +66,33 @@ def read_block_ids(
         )
     rows: list[tuple[float, int, int, int]] = []
     keys: list[NDArray[np.uint64]] = []
-    for number, line in _lines(Path(path)):
+    for number, line in read_lines(Path(path)):
         try:
             request = json.loads(line)
-            row, ids = _row(request), _ids(request)
-            keys.append(_keys(row, ids, len(rows), tokens_per_id, size))
+            row, ids = _row(request), ids_of(request)
+            keys.append(block_keys(row, ids, len(rows), tokens_per_id, size))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path}, line {number}: {reason}") from None
         rows.append(row)
+    return to_columns(rows, keys, size, seconds)
+
+
+def to_columns(
+    rows: list[tuple[float, int, int, int]],
+    keys: list[NDArray[np.uint64]],
+    block_size: int,
+    seconds: float | None = None,
+) -> Trace:
+    """Put requests into columns, in order of arrival, the first at 0 seconds.
+
+    Args:
+        rows: Arrival in seconds, tokens in, tokens out, session or -1.
+        keys: Of each request's full blocks.
+        block_size: Tokens.
+        seconds: Requests that come later than this after the first are left out.
+
+    """
     order = sorted(range(len(rows)), key=lambda i: rows[i][0])
     if order and seconds is not None:
         last = rows[order[0]][0] + seconds
@@ -85,7 +103,7 @@ def read_block_ids(
     np.cumsum([len(name) for name in names], out=offsets[1:])
     arrivals = np.array([row[0] for row in columns], dtype=np.float64)
     return Trace(
-        block_size=size,
+        block_size=block_size,
         arrivals=arrivals - arrivals[0] if len(arrivals) else arrivals,
         prompt_tokens=np.array([row[1] for row in columns], dtype=np.uint32),
         output_tokens=np.array([row[2] for row in columns], dtype=np.uint32),
@@ -108,7 +126,8 @@ def _row(request: dict[str, Any]) -> tuple[float, int, int, int]:
     )
 
 
-def _ids(request: dict[str, Any]) -> NDArray[np.uint64]:
+def ids_of(request: dict[str, Any]) -> NDArray[np.uint64]:
+    """Block ids, written out or as runs."""
     if "hash_runs" in request:
         runs = [np.arange(first, first + n) for first, n in request["hash_runs"]]
         ids = np.concatenate(runs) if runs else np.zeros(0, dtype=np.int64)
@@ -119,7 +138,7 @@ def _ids(request: dict[str, Any]) -> NDArray[np.uint64]:
     return ids.astype(np.uint64)
 
 
-def _keys(
+def block_keys(
     row: tuple[float, int, int, int],
     ids: NDArray[np.uint64],
     index: int,
@@ -154,7 +173,8 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return keys
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbers and text of the lines that are not empty."""
     with path.open("rb") as file:
         if path.suffix == ".zst":
             import zstandard

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""`vllm bench eviction`: results to files, faults in one line with status 2."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from vllm.benchmarks.eviction import grid
+
+
+def request(at, tokens, ids):
+    return {
+        "timestamp": at,
+        "input_length": tokens,
+        "output_length": 1,
+        "hash_ids": ids,
+    }
+
+
+GOOD = [request(0, 1024, [1, 2]), request(9000, 1024, [1, 3])]
+
+
+def test_replay_gives_a_row_for_each_capacity_and_policy(lab, write, tmp_path):
+    out = tmp_path / "out.json"
+    words = ["--block-size", "16", "--capacity", "100,200", "--policies", "lru,arc"]
+    assert lab("replay", write(*GOOD), *words, "--json", out) == 0
+    rows = json.loads(out.read_text())
+    assert [(row["capacity"], row["policy"]) for row in rows] == [
+        (100, "lru"),
+        (100, "arc"),
+        (200, "lru"),
+        (200, "arc"),
+    ]
+    assert [row["hit_rate"] for row in rows] == [0.25] * 4
+    assert rows[0]["prompt_blocks"] == 128
+
+
+def test_an_interrupt_keeps_the_rows_so_far(lab, write, tmp_path, monkeypatch):
+    real = grid.run_one
+
+    def interrupted(trace, capacity, policy, window):
+        if policy.name == "arc":
+            raise KeyboardInterrupt
+        return real(trace, capacity, policy, window)
+
+    monkeypatch.setattr(grid, "run_one", interrupted)
+    out = tmp_path / "out.csv"
+    words = ["--capacity", "8", "--policies", "lru,arc", "--csv", out]
+    assert lab("replay", write(*GOOD), *words) == 130
+    with out.open() as file:
+        assert [row["policy"] for row in csv.DictReader(file)] == ["lru"]
+
+
+def test_a_converted_trace_replays_alike(lab, write, tmp_path):
+    rates = []
+    converted = tmp_path / "new.jsonl.zst"
+    assert lab("convert", write(*GOOD), "--block-size", "16", converted) == 0
+    for path in (write(*GOOD), converted):
+        out = tmp_path / "out.json"
+        words = ["--capacity", "130", "--policies", "sieve", "--json", out]
+        assert lab("replay", path, "--block-size", "16", *words) == 0
+        rates.append(json.loads(out.read_text()))
+    assert rates[0] == rates[1]
+
+
+def test_describe_names_the_share_of_an_infinite_cache(lab, write, capsys):
+    assert lab("describe", write(*GOOD), "--json", "-") == 0
+    values = {row["measure"]: row for row in json.loads(capsys.readouterr().out)}
+    assert values["infinite cache"]["value"] == 0.25
+    assert values["used once"]["value"] == 2 / 3
+    assert values["reuse interval p50"]["value"] == 9.0
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "why"),
+    [
+        (GOOD, ["--capacity", "2"], "request 0 .* needs 3"),
+        (GOOD, ["--capacity", "many"], "--capacity has 'many'"),
+        (GOOD, ["--policies", "s3fif"], "Did you mean 's3fifo'"),
+        (GOOD, ["--policies", "s3fifo:promotion=9"], "promotion is 9"),
+        (GOOD, ["--block-size", "24"], "must divide the 512"),
+        (GOOD, ["--format", "moon"], "choose from recording, "),
+        (GOOD[::-1], [], "line 2: time goes backwards"),
+        ([*GOOD, {"timestamp": 9999}], [], "line 3: no 'input_length'"),
+        ([{"a": 1}], [], "tried recording .*; mooncake .*; dynamo"),
+        (["no json"], [], "not a known format.*tried recording"),
+        ([], [], "holds no request"),
+    ],
+)
+def test_a_fault_is_one_line(lab, write, capsys, lines, words, why):
+    defaults = ["--capacity", "9", "--policies", "lru"]
+    assert lab("replay", write(*lines), *defaults, *words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("vllm bench eviction: error: ")
+    assert re.search(why, error), error
+
+
+def test_a_missing_file_is_one_line(lab, capsys, tmp_path):
+    assert lab("describe", tmp_path / "none") == 2
+    assert capsys.readouterr().err.endswith("none: there is no such file.\n")

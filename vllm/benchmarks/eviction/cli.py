@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The command line of the lab: `vllm bench eviction`.
+
+What a command needs is imported when it runs, so that `--help` loads neither the
+C++ core nor numpy's and pandas' friends. A fault of the user's is one line and exit
+status 2; an interrupt keeps what is computed, and its status is 130.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from vllm.benchmarks.eviction.policy_list import parse_policies
+from vllm.v1.core.eviction.registry import get_policy, policy_names
+
+INTERRUPTED = 130
+"""Exit status, as a shell's after Ctrl-C."""
+
+
+def add_cli_args(parser: argparse.ArgumentParser) -> None:
+    """Add the commands to the parser of `vllm bench eviction`."""
+    # Upstream's parser class rewrites sys.argv's flags; a nested plain one does not.
+    commands = parser.add_subparsers(
+        dest="lab_command", required=True, parser_class=argparse.ArgumentParser
+    )
+    replay = commands.add_parser(
+        "replay", help="hit rates of policies at the capacities given"
+    )
+    _add_trace_args(replay)
+    replay.add_argument(
+        "--capacity",
+        required=True,
+        metavar="BLOCKS",
+        help="sizes of the pool in blocks, separated by commas",
+    )
+    replay.add_argument(
+        "--policies",
+        default="lru,s3fifo,arc,adaptive",
+        metavar="NAMES",
+        help="separated by commas; parameters after a colon: s3fifo:promotion=2 "
+        "(default: %(default)s)",
+    )
+    replay.add_argument(
+        "--window",
+        type=float,
+        metavar="SECONDS",
+        help="of adaptive's rule `window`; without it adaptive discounts",
+    )
+    _add_output_args(replay)
+
+    describe = commands.add_parser("describe", help="what a trace is made of")
+    _add_trace_args(describe)
+    _add_output_args(describe)
+
+    policies = commands.add_parser("policies", help="the policies there are")
+    _add_output_args(policies)
+
+    convert = commands.add_parser("convert", help="write a trace as a recording")
+    _add_trace_args(convert)
+    convert.add_argument("output", help="the file; .gz and .zst compress")
+
+
+def _add_trace_args(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", help="the file; .gz and .zst are unpacked")
+    parser.add_argument(
+        "--block-size",
+        type=int,
+        metavar="TOKENS",
+        help="must divide the file's, which is the default",
+    )
+    parser.add_argument(
+        "--format", metavar="NAME", help="by default the first line tells"
+    )
+    parser.add_argument(
+        "--bad-lines",
+        choices=("fatal", "skip"),
+        default="fatal",
+        help="what to do with a line that cannot be understood (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="leave out what comes later than this"
+    )
+    drawn = parser.add_argument_group("traces of sessions, whose starts are drawn")
+    drawn.add_argument("--sessions", type=int, help="how many to take (default: all)")
+    drawn.add_argument(
+        "--sessions-per-hour",
+        type=float,
+        default=40.0,
+        help="Poisson starts (default: %(default)s)",
+    )
+    drawn.add_argument(
+        "--concurrency", type=int, help="instead: this many sessions at any time"
+    )
+    drawn.add_argument("--seed", type=int, default=1)
+
+
+def _add_output_args(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="PATH", help="- for standard output")
+    parser.add_argument("--csv", metavar="PATH", help="- for standard output")
+    parser.add_argument("--parquet", metavar="PATH")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run a command.
+
+    Returns:
+        The exit status: 0, 2 after a fault of the user's, 130 after an interrupt.
+
+    """
+    try:
+        return _COMMANDS[args.lab_command](args)
+    except (ValueError, OSError) as error:
+        text = " ".join(str(error).split())
+        print(f"vllm bench eviction: error: {text}", file=sys.stderr)
+        return 2
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.grid import check_capacities, run_grid
+    from vllm.benchmarks.eviction.tables import check_outputs, write_table
+
+    capacities = _capacities(args.capacity)
+    policies = parse_policies(args.policies, args.window)
+    check_outputs(args)
+    trace = _load(args)
+    check_capacities(trace, capacities)
+    rows: list[dict[str, Any]] = []
+    status = 0
+    try:
+        for row in run_grid(trace, capacities, policies, args.window):
+            rows.append(row)
+    except KeyboardInterrupt:
+        total = len(capacities) * len(policies)
+        print(f"Interrupted after {len(rows)} of {total} replays.", file=sys.stderr)
+        status = INTERRUPTED
+    write_table(
+        rows,
+        args,
+        "hit_rate: hit_blocks over prompt_blocks, the full blocks of all prompts",
+    )
+    return status
+
+
+def _describe(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.describe import describe
+    from vllm.benchmarks.eviction.tables import check_outputs, write_table
+
+    check_outputs(args)
+    write_table(describe(_load(args)), args, args.trace)
+    return 0
+
+
+def _policies(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.tables import check_outputs, write_table
+
+    check_outputs(args)
+    rows = []
+    for name in policy_names():
+        spec = get_policy(name)
+        rows.append(
+            {
+                "policy": name,
+                "evicts_first": spec.summary,
+                "parameters": json.dumps(_defaults(spec.config)),
+                "ghosts": spec.ghosts,
+                "shadow": spec.native,
+            }
+        )
+    write_table(rows, args, "Policies")
+    return 0
+
+
+def _defaults(config: type) -> dict[str, Any]:
+    from dataclasses import MISSING, fields
+
+    return {
+        field.name: None if field.default is MISSING else field.default
+        for field in fields(config)
+    }
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.trace_write import write_recording
+
+    trace = _load(args)
+    write_recording(trace, args.output)
+    print(f"{len(trace):,} requests to {args.output}", file=sys.stderr)
+    return 0
+
+
+def _load(args: argparse.Namespace) -> Any:
+    from vllm.benchmarks.eviction.trace_load import Reading, load_trace
+
+    for flag in ("seconds", "sessions", "sessions_per_hour", "concurrency"):
+        value = getattr(args, flag)
+        if value is not None and not value > 0:
+            name = flag.replace("_", "-")
+            raise ValueError(f"--{name} is {value:g}: must be more than 0.")
+    loaded = load_trace(
+        args.trace,
+        Reading(
+            block_size=args.block_size,
+            format=args.format,
+            skip_bad_lines=args.bad_lines == "skip",
+            seconds=args.seconds,
+            sessions=args.sessions,
+            sessions_per_hour=args.sessions_per_hour,
+            concurrency=args.concurrency,
+            seed=args.seed,
+        ),
+    )
+    if loaded.bad_lines:
+        print(
+            f"{len(loaded.bad_lines)} lines skipped; the first: {loaded.bad_lines[0]}",
+            file=sys.stderr,
+        )
+    trace = loaded.trace
+    print(
+        f"{args.trace}: {loaded.format}, {len(trace):,} requests, "
+        f"{int(trace.prompt_blocks.sum()):,} prompt blocks of "
+        f"{trace.block_size} tokens.",
+        file=sys.stderr,
+    )
+    return trace
+
+
+def _capacities(text: str) -> list[int]:
+    capacities = []
+    for word in text.split(","):
+        if not word.strip().isdecimal() or int(word) == 0:
+            raise ValueError(
+                f"--capacity has {word.strip()!r}: must be whole numbers of blocks, "
+                "more than 0, separated by commas."
+            )
+        capacities.append(int(word))
+    return list(dict.fromkeys(capacities))
+
+
+_COMMANDS = {
+    "replay": _replay,
+    "describe": _describe,
+    "policies": _policies,
+    "convert": _convert,
+}

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Replays a trace at several capacities under several policies, row by row.
+
+Rows come one at a time, so that an interrupt loses only the one in work.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from vllm.benchmarks.eviction.policy_list import LabPolicy
+from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
+from vllm.benchmarks.eviction.trace import Trace
+from vllm.v1.core.eviction.adaptive_config import resolve_candidates
+from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.registry import MANAGER
+
+
+def longest_request(trace: Trace) -> tuple[int, int]:
+    """Index and blocks of the request that needs most."""
+    tokens = trace.prompt_tokens.astype(np.int64) + np.maximum(trace.output_tokens, 1)
+    index = int(np.argmax(tokens))
+    return index, int(-(-tokens[index] // trace.block_size))
+
+
+def check_capacities(trace: Trace, capacities: Sequence[int]) -> None:
+    """Refuse a pool that a request would not fit into, as vLLM does.
+
+    Raises:
+        ValueError: One line that names the request.
+
+    """
+    index, needed = longest_request(trace)
+    if min(capacities) < needed:
+        raise ValueError(
+            f"--capacity is {min(capacities)} blocks: request {index} (at "
+            f"{trace.arrivals[index]:.3f} s, {trace.prompt_tokens[index]} tokens in, "
+            f"{trace.output_tokens[index]} out) needs {needed}."
+        )
+
+
+def run_grid(
+    trace: Trace,
+    capacities: Sequence[int],
+    policies: Sequence[LabPolicy],
+    window: float | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield a row of measures for each replay, capacity by capacity.
+
+    Args:
+        trace: Requests.
+        capacities: Blocks of the pool.
+        policies: To compare.
+        window: Of `adaptive`, seconds.
+
+    """
+    total = len(capacities) * len(policies)
+    with tqdm(total=total, unit="replay", disable=not sys.stderr.isatty()) as bar:
+        for capacity in capacities:
+            for policy in policies:
+                bar.set_description(f"{policy.label} at {capacity:,}")
+                result = run_one(trace, capacity, policy, window)
+                bar.update()
+                yield _row(capacity, policy.label, result)
+
+
+def run_one(
+    trace: Trace, capacity: int, policy: LabPolicy, window: float | None
+) -> Result:
+    """Replay once."""
+    if policy.name != MANAGER:
+        return replay(trace, capacity, Candidate(policy.name, policy.config))
+    # Loads the engine's logging, which takes seconds.
+    from vllm.v1.core.eviction.adaptive import make_rule
+
+    config = parse_config(MANAGER, policy.config)
+    candidates = [
+        Candidate(each.name, each.config)
+        for each in resolve_candidates(config.candidates)
+    ]
+    return replay_adaptive(
+        trace,
+        capacity,
+        candidates,
+        lambda num, now: make_rule(config, window, num, now),
+    )
+
+
+def _row(capacity: int, label: str, result: Result) -> dict[str, Any]:
+    return {
+        "capacity": capacity,
+        "policy": label,
+        "hit_rate": result.hit_rate,
+        "hit_blocks": result.hit_blocks,
+        "prompt_blocks": result.query_blocks,
+        "evictions": result.evictions,
+        "switches": len(result.switches),
+        "mean_wait_s": result.mean_wait,
+    }

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Writes rows as a table for people, JSON, CSV or Parquet.
+
+Files have the figures in full; only the table for people rounds.
+"""
+
+import argparse
+import csv
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Fail before the work, not after it, where an output cannot be written.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    for flag in ("json", "csv", "parquet"):
+        path = getattr(args, flag)
+        if path and path != "-" and not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"--{flag} is {path}: its folder does not exist.")
+    if args.parquet == "-":
+        raise ValueError("--parquet is -: must be a file.")
+    if args.parquet and importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(
+            "--parquet needs pyarrow: pip install -r requirements/bench.txt."
+        )
+
+
+def write_table(rows: Sequence[Row], args: argparse.Namespace, title: str) -> None:
+    """Write rows where the arguments say; for people, unless to standard output.
+
+    Args:
+        rows: With the same keys.
+        args: `json`, `csv` and `parquet`.
+        title: Of the table for people.
+
+    """
+    if args.json:
+        with _opened(args.json) as file:
+            json.dump(list(rows), file, indent=1)
+            file.write("\n")
+    if args.csv:
+        with _opened(args.csv) as file:
+            writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+            writer.writeheader()
+            writer.writerows(rows)
+    if args.parquet:
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), args.parquet)
+    if "-" not in (args.json, args.csv) and rows:
+        _print(rows, title)
+
+
+def _opened(path: str) -> Any:
+    if path == "-":
+        return nullcontext(sys.stdout)
+    return Path(path).open("w", encoding="utf-8", newline="")
+
+
+def _print(rows: Sequence[Row], title: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), title_justify="left")
+    for name, value in rows[0].items():
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        table.add_column(name, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(escape(_text(value)) for value in row.values()))
+    # A pipe has no width to fit into.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Reads a file of any known format into a trace.
+
+A file is read line by line, and what is kept is the columns: eight bytes a block. A
+line that cannot be understood ends the reading or is skipped and counted, by choice;
+both name the line.
+"""
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vllm.benchmarks.eviction.trace import Trace
+from vllm.benchmarks.eviction.trace_files import block_keys, read_lines, to_columns
+from vllm.benchmarks.eviction.trace_formats import FORMATS, Format, Request
+from vllm.v1.core.eviction.registry import nearest
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read.
+
+    Attributes:
+        block_size: Tokens of a block in the result; must divide the file's. None
+            takes the file's.
+        format: A name of `FORMATS`, or None to look at the first line.
+        skip_bad_lines: Instead of failing.
+        seconds: Requests that come later than this after the first are left out.
+        sessions: How many sessions to take, in the order drawn; all by default.
+            Only for formats whose lines are sessions, as are the next three.
+        sessions_per_hour: Starts are Poisson with this rate,
+        concurrency: or, when given, a session starts when another ends, so that
+            this many run.
+        seed: Of the drawing.
+
+    """
+
+    block_size: int | None = None
+    format: str | None = None
+    skip_bad_lines: bool = False
+    seconds: float | None = None
+    sessions: int | None = None
+    sessions_per_hour: float = 40.0
+    concurrency: int | None = None
+    seed: int = 1
+
+
+@dataclass
+class Loaded:
+    """A trace and what was seen on the way.
+
+    Attributes:
+        trace: The requests.
+        format: Name of the file's format.
+        bad_lines: One line of text for each line that was skipped.
+
+    """
+
+    trace: Trace
+    format: str
+    bad_lines: list[str] = field(default_factory=list)
+
+
+def load_trace(path: str | Path, reading: Reading | None = None) -> Loaded:
+    """Read a trace.
+
+    Args:
+        path: The file; `.gz` and `.zst` are unpacked.
+        reading: How.
+
+    Raises:
+        ValueError: One line that names the file, and the line where it is one.
+
+    """
+    try:
+        return _Loader(Path(path), reading or Reading()).load()
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such file.") from None
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from None
+
+
+class _Loader:
+    def __init__(self, path: Path, reading: Reading):
+        self._path = path
+        self._reading = reading
+        self._rows: list[tuple[float, int, int, int]] = []
+        self._keys: list[NDArray[np.uint64]] = []
+        self._sessions: dict[str | int, int] = {}
+        self._bad: list[str] = []
+        self._size = reading.block_size
+        self._last = -np.inf
+
+    def load(self) -> Loaded:
+        kind = self._named_format()
+        try:
+            for number, text in read_lines(self._path):
+                try:
+                    line = self._parsed(text, kind)
+                    if kind is None:
+                        kind = self._detect(line)
+                    self._take(kind, line, number)
+                except _Fatal:
+                    raise
+                except (
+                    KeyError,
+                    TypeError,
+                    ValueError,
+                    OverflowError,
+                    AttributeError,
+                ) as error:
+                    self._bad_line(number, error)
+        except Exception as error:
+            if type(error).__module__.startswith("zstd"):
+                raise ValueError(f"{self._path}: cannot be read: {error}") from None
+            raise
+        if kind is None or not self._rows:
+            skipped = f"; the first fault: {self._bad[0]}" if self._bad else ""
+            raise ValueError(f"{self._path}: holds no request{skipped}.")
+        if kind.sessions:
+            self._draw_starts()
+        assert self._size is not None
+        trace = to_columns(self._rows, self._keys, self._size, self._reading.seconds)
+        return Loaded(trace, kind.name, self._bad)
+
+    def _named_format(self) -> Format | None:
+        name = self._reading.format
+        if name is None:
+            return None
+        by_name = {each.name: each for each in FORMATS}
+        if name not in by_name:
+            raise ValueError(
+                f"Unknown trace format {name!r}: choose from {', '.join(by_name)}."
+                f"{nearest(name, list(by_name))}"
+            )
+        return by_name[name]
+
+    def _parsed(self, text: str, kind: Format | None) -> Any:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            if kind is None and not self._reading.skip_bad_lines:
+                return self._detect("no JSON")
+            raise
+
+    def _detect(self, line: Any) -> Format:
+        for each in FORMATS:
+            if each.matches(line):
+                return each
+        has = ", ".join(line) if isinstance(line, dict) else str(line)[:40]
+        tried = "; ".join(f"{each.name} ({', '.join(each.needs)})" for each in FORMATS)
+        raise _Fatal(
+            f"{self._path}: not a known format. Its first line has {has or 'nothing'}; "
+            f"tried {tried}."
+        )
+
+    def _take(self, kind: Format, line: Any, number: int) -> None:
+        # A bad turn must not leave half a session.
+        requests = list(kind.requests(line, number))
+        rows, keys = [], []
+        for request in requests:
+            at = request.arrival
+            if not np.isfinite(at):
+                raise ValueError(f"the time is {at}.")
+            if kind.in_order and at < self._last:
+                raise ValueError(
+                    f"time goes backwards, from {self._last:g} to {at:g} seconds."
+                )
+            row = (at, request.prompt, request.output, self._session(request))
+            index = len(self._rows) + len(rows)
+            size = self._block_size(request)
+            keys.append(
+                block_keys(row, request.ids, index, request.tokens_per_id, size)
+            )
+            rows.append(row)
+        if kind.in_order and rows:
+            self._last = rows[-1][0]
+        self._rows += rows
+        self._keys += keys
+
+    def _block_size(self, request: Request) -> int:
+        if request.tokens_per_id <= 0:
+            raise ValueError(f"blocks of {request.tokens_per_id} tokens.")
+        if self._size is None:
+            self._size = request.tokens_per_id
+        if self._size <= 0 or request.tokens_per_id % self._size:
+            raise _Fatal(
+                f"{self._path}: --block-size is {self._size}: must divide the "
+                f"{request.tokens_per_id} tokens of the file's blocks."
+            )
+        return self._size
+
+    def _session(self, request: Request) -> int:
+        if request.session is None:
+            return -1
+        return self._sessions.setdefault(request.session, len(self._sessions))
+
+    def _bad_line(self, number: int, error: Exception) -> None:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        text = f"{self._path}, line {number}: {reason}"
+        if not self._reading.skip_bad_lines:
+            raise _Fatal(text)
+        self._bad.append(text)
+
+    def _draw_starts(self) -> None:
+        """Put sessions at drawn times; those in excess of what is asked for go."""
+        reading = self._reading
+        rng = np.random.default_rng(reading.seed)
+        numbers = np.array([row[3] for row in self._rows])
+        drawn = rng.permutation(numbers.max() + 1)[: reading.sessions]
+        lasts = np.zeros(numbers.max() + 1)
+        np.maximum.at(lasts, numbers, [row[0] for row in self._rows])
+        if reading.concurrency is None:
+            gaps = rng.exponential(3600 / reading.sessions_per_hour, len(drawn))
+            starts = np.cumsum(gaps)
+        else:
+            ends = np.zeros(reading.concurrency)
+            starts = np.empty(len(drawn))
+            for i, session in enumerate(drawn):
+                free = int(np.argmin(ends))
+                starts[i] = ends[free]
+                ends[free] += lasts[session]
+        start_of = dict(zip(drawn.tolist(), starts.tolist(), strict=True))
+        kept = [i for i, row in enumerate(self._rows) if row[3] in start_of]
+        self._rows = [
+            (start_of[row[3]] + row[0], *row[1:])
+            for row in (self._rows[i] for i in kept)
+        ]
+        self._keys = [self._keys[i] for i in kept]
+
+
+class _Fatal(ValueError):
+    """A fault that no skipping of lines helps with."""
