@@ -2,8 +2,10 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """Every public format is told by its fields and read in its own units."""
 
+import numpy as np
 import pytest
 
+from tests.harness.traffic import TRACES
 from vllm.benchmarks.eviction.trace_load import Reading, load_trace
 
 LENGTHS = {"input_length": 40, "output_length": 1}
@@ -14,6 +16,7 @@ LINES = {
     "mooncake-runs": {"timestamp": 7000, **LENGTHS, "hash_runs": [[1, 3]]},
     "dynamo": {
         "event": {
+            "event_type": "request_end",
             "request": {
                 "request_received_ms": 7000,
                 "output_tokens": 1,
@@ -22,7 +25,7 @@ LINES = {
                     "input_length": 40,
                     "input_sequence_hashes": [2**64 - 1, 2**63, 5],
                 },
-            }
+            },
         }
     },
 }
@@ -34,7 +37,8 @@ def later(name, seconds):
     if name == "dynamo":
         request = line["event"]["request"]
         at = request["request_received_ms"] + 1000 * seconds
-        return {"event": {"request": {**request, "request_received_ms": at}}}
+        request = {**request, "request_received_ms": at}
+        return {"event": {**line["event"], "request": request}}
     unit = 1000 if name.startswith("mooncake") else 1
     return {**line, "timestamp": line["timestamp"] + seconds * unit}
 
@@ -46,6 +50,41 @@ def test_a_format_is_detected_and_read_in_16_token_blocks(write, name):
     assert loaded.trace.arrivals.tolist() == [0.0, 3.0]
     assert loaded.trace.prompt_blocks.tolist() == [2, 2]
     assert loaded.trace.infinite_hit_rate() == 0.5
+
+
+def test_events_of_dynamo_that_are_no_requests_are_left_out(write):
+    tool = {"event": {"event_type": "tool_start", "tool": {"tool_class": "subagent"}}}
+    trace = write(LINES["dynamo"], tool, later("dynamo", 3))
+    assert len(load_trace(trace, Reading()).trace) == 2
+
+
+# Requests and prompt blocks, as the traces' manifest and their lines say.
+PUBLIC = {
+    "dynamo_pi_request_trace.jsonl.gz": ("dynamo", 17, 4_148),
+    "lmcache_miniswe_pseudo16.jsonl.zst": ("mooncake-runs", 402, None),
+    "mooncake_conversation_trace.jsonl.zst": ("mooncake", 12_031, 276_491),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_traces_are_read(name):
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in {TRACES}")
+    loaded = load_trace(path, Reading())
+    kind, requests, blocks = PUBLIC[name]
+    assert (loaded.format, len(loaded.trace)) == (kind, requests)
+    assert blocks is None or loaded.trace.prompt_blocks.sum() == blocks
+
+
+def test_the_sessions_of_weka_are_read():
+    path = TRACES / "weka_claude_code_rle.jsonl.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in {TRACES}")
+    loaded = load_trace(path, Reading(sessions=5))
+    assert loaded.format == "weka"
+    assert len(set(loaded.trace.sessions.tolist())) == 5
+    assert np.all(np.diff(loaded.trace.arrivals) >= 0)
 
 
 def session(*turns):

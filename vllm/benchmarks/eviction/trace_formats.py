@@ -107,6 +107,8 @@ def _mooncake(line: dict[str, Any], _number: int) -> Iterator[Request]:
 
 def _dynamo(line: dict[str, Any], _number: int) -> Iterator[Request]:
     event = line["event"]
+    if event["event_type"] != "request_end":
+        return  # a tool's start, end or error
     request = event["request"]
     replay = request["replay"]
     hashes = np.array(replay["input_sequence_hashes"], dtype=np.uint64)
