@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 //
-// What runs on traces: the pool model, the unpinned cache, the simulator.
+// What runs on traces: the pool model, the unpinned cache, the simulator, the oracles.
 
 #include <nanobind/ndarray.h>
 
 #include "bindings.h"
+#include "oracles/belady.h"
+#include "oracles/infinite.h"
 #include "simulator.h"
 #include "unpinned.h"
 
@@ -158,12 +160,46 @@ void bind_shadow_set(nb::module_& module) {
       });
 }
 
+// The trace is numbered once for all capacities.
+void bind_oracles(nb::module_& module) {
+  const auto plain = [](const OracleCounts& counts) {
+    return std::tuple(counts.query_blocks, counts.hit_blocks, counts.evictions);
+  };
+  nb::class_<OracleTrace>(module, "OracleTrace", "What the oracles replay; see csrc/eviction/oracles.")
+      .def(
+          "__init__",
+          [](OracleTrace* self, Column<std::uint32_t> prompt_tokens, Column<std::uint64_t> offsets, Column<Key> keys,
+             std::uint32_t block_size) {
+            if (offsets.size() != prompt_tokens.size() + 1 || offsets.data()[prompt_tokens.size()] > keys.size()) {
+              throw std::invalid_argument("the columns of the trace do not fit together");
+            }
+            nb::gil_scoped_release release;
+            new (self) OracleTrace({{}, view(prompt_tokens), {}, view(offsets), view(keys)}, block_size);
+          },
+          "prompt_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a)
+      .def(
+          "belady",
+          [plain](const OracleTrace& trace, std::uint32_t capacity) {
+            nb::gil_scoped_release release;
+            return plain(Belady::replay(trace, capacity));
+          },
+          "capacity"_a, "Return (query blocks, hit blocks, evictions).")
+      .def(
+          "infinite",
+          [plain](const OracleTrace& trace) {
+            nb::gil_scoped_release release;
+            return plain(replay_infinite(trace));
+          },
+          "Return (query blocks, hit blocks, evictions).");
+}
+
 }  // namespace
 
 void bind_offline(nb::module_& module) {
   bind_pool(module);
   bind_shadow_set(module);
   bind_simulator(module);
+  bind_oracles(module);
   module.def(
       "unpinned_hits",
       [](Column<Key> keys, std::unique_ptr<Policy> policy) {

@@ -20,17 +20,9 @@
 
 #include "pool.h"
 #include "shadow_set.h"
+#include "trace_view.h"
 
 namespace eviction {
-
-// Columns, one entry for each request, in order of arrival.
-struct TraceView {
-  std::span<const double> arrivals;  // seconds
-  std::span<const std::uint32_t> prompt_tokens;
-  std::span<const std::uint32_t> output_tokens;
-  std::span<const std::uint64_t> offsets;  // one more than requests; into `keys`
-  std::span<const Key> keys;               // full blocks of prompt and output
-};
 
 struct ServiceModel {
   double base = 0.2;             // seconds a request takes at least

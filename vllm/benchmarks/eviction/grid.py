@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace import Trace
@@ -65,13 +66,15 @@ def run_grid(
                 bar.set_description(f"{policy.label} at {capacity:,}")
                 result = run_one(trace, capacity, policy, window)
                 bar.update()
-                yield _row(capacity, policy.label, result)
+                yield make_row(capacity, policy, result)
 
 
 def run_one(
     trace: Trace, capacity: int, policy: LabPolicy, window: float | None
 ) -> Result:
     """Replay once."""
+    if policy.offline:
+        return replay_oracle(trace, capacity, policy.name)
     if policy.name != MANAGER:
         return replay(trace, capacity, Candidate(policy.name, policy.config))
     # Loads the engine's logging, which takes seconds.
@@ -90,14 +93,17 @@ def run_one(
     )
 
 
-def _row(capacity: int, label: str, result: Result) -> dict[str, Any]:
+def make_row(capacity: int, policy: LabPolicy, result: Result) -> dict[str, Any]:
+    """Return the measures of a replay."""
     return {
         "capacity": capacity,
-        "policy": label,
+        "policy": policy.label,
+        "offline": policy.offline,
         "hit_rate": result.hit_rate,
         "hit_blocks": result.hit_blocks,
         "prompt_blocks": result.query_blocks,
         "evictions": result.evictions,
         "switches": len(result.switches),
-        "mean_wait_s": result.mean_wait,
+        # The oracles know no time.
+        "mean_wait_s": None if policy.offline else result.mean_wait,
     }

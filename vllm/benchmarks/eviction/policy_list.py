@@ -13,6 +13,12 @@ from typing import Any
 from vllm.v1.core.eviction.config import parse_config, validate_eviction
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, nearest, policy_names
 
+ORACLES = {
+    "belady": "the block whose next use is farthest; may not keep a block at all",
+    "infinite": "none: keeps everything, whatever the capacity",
+}
+"""Names of the lab only: the registry, and so the engine, does not know them."""
+
 
 @dataclass(frozen=True)
 class LabPolicy:
@@ -20,7 +26,7 @@ class LabPolicy:
 
     Attributes:
         label: As written; names its rows.
-        name: A registered policy, or `adaptive`.
+        name: A registered policy, `adaptive`, or an oracle.
         config: As in `--eviction-config`.
 
     """
@@ -28,6 +34,11 @@ class LabPolicy:
     label: str
     name: str
     config: dict[str, Any]
+
+    @property
+    def offline(self) -> bool:
+        """Whether the engine can not run it."""
+        return self.name in ORACLES
 
 
 def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
@@ -53,13 +64,16 @@ def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
                     "name:parameter=value."
                 )
             config[key] = _value(value)
-        names = [*policy_names(), MANAGER]
+        names = [*policy_names(), MANAGER, *ORACLES]
         if name not in names:
             raise ValueError(
                 f"Unknown eviction policy {name!r}: choose from {', '.join(names)}."
                 f"{nearest(name, names)}"
             )
-        if name == MANAGER:
+        if name in ORACLES:
+            if config:
+                raise ValueError(f"--policies has {label!r}: {name} has no parameters.")
+        elif name == MANAGER:
             validate_eviction(name, config, window)
         else:
             get_policy(name)

@@ -86,6 +86,8 @@ def _print(rows: Sequence[Row], title: str) -> None:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

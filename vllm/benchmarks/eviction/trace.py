@@ -7,9 +7,11 @@ the C++ simulator reads these arrays in place.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from vllm._eviction_C import OracleTrace
 
 
 @dataclass
@@ -46,16 +48,12 @@ class Trace:
         full = np.diff(self.offsets).astype(np.uint32)
         return np.minimum(self.prompt_tokens // np.uint32(self.block_size), full)
 
+    @cached_property
+    def for_oracles(self) -> OracleTrace:
+        """The blocks numbered, as the oracles need them; four bytes a block."""
+        return OracleTrace(self.prompt_tokens, self.offsets, self.keys, self.block_size)
+
     def infinite_hit_rate(self) -> float:
         """Prefix hits over full prompt blocks with a cache that never evicts."""
-        seen: set[int] = set()
-        hits = total = 0
-        for i, blocks in enumerate(self.prompt_blocks.tolist()):
-            keys = self.keys[self.offsets[i] : self.offsets[i + 1]].tolist()
-            for key in keys[:blocks]:
-                if key not in seen:
-                    break
-                hits += 1
-            total += blocks
-            seen.update(keys)
-        return hits / total if total else 0.0
+        queries, hits, _ = self.for_oracles.infinite()
+        return hits / queries if queries else 0.0
