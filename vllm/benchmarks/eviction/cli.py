@@ -9,10 +9,13 @@ status 2; an interrupt keeps what is computed, and its status is 130.
 
 import argparse
 import json
+import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from vllm.benchmarks.eviction.policy_list import parse_policies
+from vllm.benchmarks.eviction.policy_list import ORACLES, parse_policies
 from vllm.v1.core.eviction.registry import get_policy, policy_names
 
 INTERRUPTED = 130
@@ -35,20 +38,35 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
         metavar="BLOCKS",
         help="sizes of the pool in blocks, separated by commas",
     )
-    replay.add_argument(
-        "--policies",
-        default="lru,s3fifo,arc,adaptive",
-        metavar="NAMES",
-        help="separated by commas; parameters after a colon: s3fifo:promotion=2 "
-        "(default: %(default)s)",
-    )
-    replay.add_argument(
-        "--window",
-        type=float,
-        metavar="SECONDS",
-        help="of adaptive's rule `window`; without it adaptive discounts",
-    )
+    _add_policy_args(replay)
     _add_output_args(replay)
+
+    sweep = commands.add_parser(
+        "sweep",
+        help="hit rates of policies over capacities from small to all",
+        description="Capacities are evenly spaced in their logarithm, from the blocks "
+        "that the longest request needs (prompt and output, its last block counted "
+        "where it is not full) to the distinct full blocks of all prompts and outputs, "
+        "rounded to whole blocks; equal ones are replayed once. The ends come first, "
+        "then the middle, and so on, so that after Ctrl-C a coarse curve is left.",
+    )
+    _add_trace_args(sweep)
+    sweep.add_argument(
+        "--num-capacities",
+        type=int,
+        default=65,
+        metavar="N",
+        help="points of a curve (default: %(default)s)",
+    )
+    _add_policy_args(sweep)
+    sweep.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes, which share the trace (default: one for each core)",
+    )
+    sweep.add_argument("--plot", metavar="PATH", help="of .png, .pdf or .svg")
+    _add_output_args(sweep)
 
     describe = commands.add_parser("describe", help="what a trace is made of")
     _add_trace_args(describe)
@@ -96,6 +114,22 @@ def _add_trace_args(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--seed", type=int, default=1)
 
 
+def _add_policy_args(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--policies",
+        default="lru,s3fifo,arc,adaptive",
+        metavar="NAMES",
+        help="separated by commas; parameters after a colon: s3fifo:promotion=2; "
+        "offline only: belady, infinite (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--window",
+        type=float,
+        metavar="SECONDS",
+        help="of adaptive's rule `window`; without it adaptive discounts",
+    )
+
+
 def _add_output_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="PATH", help="- for standard output")
     parser.add_argument("--csv", metavar="PATH", help="- for standard output")
@@ -112,9 +146,12 @@ def main(args: argparse.Namespace) -> int:
     try:
         return _COMMANDS[args.lab_command](args)
     except (ValueError, OSError) as error:
-        text = " ".join(str(error).split())
-        print(f"vllm bench eviction: error: {text}", file=sys.stderr)
+        _print_fault(str(error))
         return 2
+
+
+def _print_fault(text: str) -> None:
+    print(f"vllm bench eviction: error: {' '.join(text.split())}", file=sys.stderr)
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -126,21 +163,59 @@ def _replay(args: argparse.Namespace) -> int:
     check_outputs(args)
     trace = _load(args)
     check_capacities(trace, capacities)
-    rows: list[dict[str, Any]] = []
+    rows, status = _collect(
+        enumerate(run_grid(trace, capacities, policies, args.window)),
+        len(capacities) * len(policies),
+    )
+    write_table(rows, args, _HIT_RATE)
+    return status
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.sweep import run_sweep, sweep_capacities
+    from vllm.benchmarks.eviction.sweep_plot import check_plot, draw_sweep
+    from vllm.benchmarks.eviction.tables import check_outputs, write_table
+
+    workers = args.workers
+    if workers is None:
+        workers = len(os.sched_getaffinity(0))
+    if workers < 1:
+        raise ValueError(f"--workers is {workers}: must be 1 or more.")
+    policies = parse_policies(args.policies, args.window)
+    check_outputs(args)
+    check_plot(args.plot)
+    trace = _load(args)
+    capacities = sweep_capacities(trace, args.num_capacities)
+    rows, status = _collect(
+        run_sweep(trace, capacities, policies, args.window, workers),
+        len(capacities) * len(policies),
+    )
+    write_table(rows, args, _HIT_RATE)
+    if args.plot and rows:
+        name = Path(args.trace).name
+        draw_sweep(rows, args.plot, f"{name}, blocks of {trace.block_size} tokens")
+    return status
+
+
+_HIT_RATE = "hit_rate: hit_blocks over prompt_blocks, the full blocks of all prompts"
+
+
+def _collect(
+    numbered: Iterator[tuple[int, dict[str, Any]]], total: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Rows by number, as many as there are before a fault or an interrupt."""
+    rows: dict[int, dict[str, Any]] = {}
     status = 0
     try:
-        for row in run_grid(trace, capacities, policies, args.window):
-            rows.append(row)
+        for number, row in numbered:
+            rows[number] = row
     except KeyboardInterrupt:
-        total = len(capacities) * len(policies)
         print(f"Interrupted after {len(rows)} of {total} replays.", file=sys.stderr)
         status = INTERRUPTED
-    write_table(
-        rows,
-        args,
-        "hit_rate: hit_blocks over prompt_blocks, the full blocks of all prompts",
-    )
-    return status
+    except ValueError as error:
+        _print_fault(f"after {len(rows)} of {total} replays: {error}")
+        status = 2
+    return [rows[number] for number in sorted(rows)], status
 
 
 def _describe(args: argparse.Namespace) -> int:
@@ -156,7 +231,7 @@ def _policies(args: argparse.Namespace) -> int:
     from vllm.benchmarks.eviction.tables import check_outputs, write_table
 
     check_outputs(args)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in policy_names():
         spec = get_policy(name)
         rows.append(
@@ -166,6 +241,18 @@ def _policies(args: argparse.Namespace) -> int:
                 "parameters": json.dumps(_defaults(spec.config)),
                 "ghosts": spec.ghosts,
                 "shadow": spec.native,
+                "offline": False,
+            }
+        )
+    for name, summary in ORACLES.items():
+        rows.append(
+            {
+                "policy": name,
+                "evicts_first": summary,
+                "parameters": "{}",
+                "ghosts": False,
+                "shadow": False,
+                "offline": True,
             }
         )
     write_table(rows, args, "Policies")
@@ -240,6 +327,7 @@ def _capacities(text: str) -> list[int]:
 
 _COMMANDS = {
     "replay": _replay,
+    "sweep": _sweep,
     "describe": _describe,
     "policies": _policies,
     "convert": _convert,
