@@ -5,7 +5,7 @@
 // each over before the next one comes. No block is in use between two requests, and
 // none is taken up by a block that is not full. That favours the oracles over the pool
 // model, which is what a bound needs. Offline only: to know the future takes the whole
-// trace, and eight bytes a block besides it.
+// trace, and four bytes a block besides it.
 #pragma once
 
 #include <algorithm>
