@@ -71,6 +71,10 @@ class GhostList {
   bool contains(Key key) const { return owns(store_->find(key)); }
   bool owns(Ghost ghost) const { return ghost && (store_->marks_[ghost.node] & ~kExpected) == number_; }
 
+  // None when the list is empty.
+  Ghost oldest() const { return {oldest_}; }
+  Ghost newest() const { return {newest_}; }
+
   // Adds a key as the newest. It must not be in a list of the store. The caller makes
   // room in the store before.
   void add(Key key) {

@@ -77,6 +77,7 @@ ghost_ratios = st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0, 6.0])
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slru": {"protected_ratio": shares},
     "2q": {"in_ratio": shares, "ghost_ratio": ghost_ratios},
+    "lirs": {"hir_ratio": shares, "ghost_ratio": ghost_ratios},
     "lfu": {"ageing": st.booleans()},
     "s3fifo": {
         "small_ratio": shares,

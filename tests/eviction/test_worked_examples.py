@@ -132,6 +132,53 @@ def test_lfu_counts_uses_to_1023():
     assert cache.play("C") == ["A"]
 
 
+# ---- LIRS ----
+
+
+def lirs_of_the_paper() -> Letters:
+    """The state of its table 1 at time 10, with two LIR blocks of three: the stack is
+    B D A E from its bottom, A and B are LIR, E is resident, D is not."""
+    cache = Letters("lirs", 3, {"hir_ratio": 0.34, "ghost_ratio": 1.0})
+    assert cache.play("ABAB") == ["room", "room", "hit", "hit"]  # both are LIR
+    assert cache.play("DAE") == ["room", "hit", "D"]
+    assert cache.policy.num_ghosts == 1
+    return cache
+
+
+def test_lirs_if_d_is_used():
+    cache = lirs_of_the_paper()
+    # E goes. D was used since B was: it is LIR, and B is not any more.
+    assert cache.play("D") == ["E"]  # stack A E D, Q B
+    assert cache.play("F") == ["B"]  # stack A E D F
+    # So E, which is no LIR block, was in the stack, and takes the place of A.
+    assert cache.play("E") == ["F"]  # stack D F E, Q A
+    assert cache.play("G") == ["A"]
+
+
+def test_lirs_if_c_is_used():
+    cache = lirs_of_the_paper()
+    # E goes. C was used before B was, so that the stack has lost it: HIR.
+    assert cache.play("C") == ["E"]  # stack B D A E C, Q C
+    assert cache.play("F") == ["C"]
+    assert cache.play("AB") == ["hit", "hit"]
+
+
+def test_lirs_counts_on_when_its_clock_is_full():
+    """Two LIR blocks and an HIR block, at the end of 31 bits."""
+    end = 2**31 - 2
+    lirs: Any = make_policy("lirs", 3, {"hir_ratio": 0.34})
+    # Key, whether LIR, twice the time of the last use. All are in the stack.
+    known = [(3, 0, 2 * end - 2), (1, 1, 2 * end - 6), (2, 1, 2 * end - 4)]
+    lirs.adopt([(0, 1), (1, 2), (2, 3)], [], (known, [[], []], [end - 3]))
+    for serial, slot in enumerate([2, *[0] * 8]):
+        lirs.take(slot)
+        lirs.admit(serial, [slot + 1], [slot], 0.0)
+        lirs.reinsert(slot)
+        lirs.check()
+    # 3 became LIR in place of 1, and after two uses 1 in place of 2.
+    assert lirs.peek(3) == [1, 2, 0]
+
+
 # ---- S3-FIFO ----
 
 

@@ -8,6 +8,7 @@
 
 #include "arc.h"
 #include "lfu.h"
+#include "lirs.h"
 #include "lru.h"
 #include "s3fifo.h"
 #include "sieve.h"
@@ -53,6 +54,13 @@ const std::map<std::string, Factory>& catalogue() {
          Lfu::Config config;
          config.ageing = read("ageing", config.ageing) != 0.0;
          return std::make_unique<Lfu>(slots, config);
+       }},
+      {"lirs",
+       [](std::uint32_t slots, Reader& read) {
+         Lirs::Config config;
+         config.hir_ratio = read("hir_ratio", config.hir_ratio);
+         config.ghost_ratio = read("ghost_ratio", config.ghost_ratio);
+         return std::make_unique<Lirs>(slots, config);
        }},
       {"lru", [](std::uint32_t slots, Reader&) { return std::make_unique<Lru>(slots); }},
       {"s3fifo",

@@ -14,12 +14,14 @@ that matter to them.
 from tests.eviction.naive_models.base import NaiveModel
 from tests.eviction.naive_models.fifo import NaiveS3Fifo, NaiveSieve, NaiveTwoQueue
 from tests.eviction.naive_models.frequency import NaiveLfu
+from tests.eviction.naive_models.lirs import NaiveLirs
 from tests.eviction.naive_models.recency import NaiveArc, NaiveLru, NaiveSlru
 
 __all__ = [
     "MODELS",
     "NaiveArc",
     "NaiveLfu",
+    "NaiveLirs",
     "NaiveLru",
     "NaiveModel",
     "NaiveS3Fifo",
@@ -38,5 +40,6 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveSieve,
         NaiveTwoQueue,
         NaiveLfu,
+        NaiveLirs,
     )
 }

@@ -98,6 +98,17 @@ class LFUConfig:
     it, old counts live as long as their blocks."""
 
 
+@dataclass
+class LIRSConfig:
+    """Parameters of `lirs`."""
+
+    hir_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.01
+    """Share of the pool, one block at least, that is left to blocks which were not
+    used twice in a short while. The paper has 1 %."""
+    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.75
+    """Evicted blocks that are remembered at most, as a share of the pool."""
+
+
 def _native(
     name: str, summary: str, config: type = NoConfig, ghosts: bool = False
 ) -> PolicySpec:
@@ -125,6 +136,12 @@ _NATIVE = {
             "2q",
             "new blocks, unless they returned after they had left",
             TwoQueueConfig,
+            ghosts=True,
+        ),
+        _native(
+            "lirs",
+            "blocks not used twice in a short while, oldest first",
+            LIRSConfig,
             ghosts=True,
         ),
         _native("lfu", "the block with the fewest uses, old ones for less", LFUConfig),
