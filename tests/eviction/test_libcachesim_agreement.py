@@ -24,6 +24,9 @@ Elsewhere they are not, and only the distance is bounded, as measured:
                  in the paper, and here, to its number of uses.
     SLRU         libcachesim's has four segments of equal size, of which a block climbs
                  one with each hit; the paper's, and ours, two.
+    LeCaR        both draw, and libcachesim's draws are its own. On Mooncake the hits are
+                 next to the same. On the synthetic traces ours are up to six points
+                 more; which of the differences that is worth is not known.
 
 The naive models with *our* rules are held against the C++ in
 `test_naive_agreement.py`, so what is listed here is all that differs. The cost of
@@ -52,6 +55,7 @@ CLASSES = {
     "lfu": "LFUDA",
     "slru": "SLRU",
     "lirs": "LIRS",
+    "lecar": "LeCaR",
 }
 CAPACITIES = (20, 50, 97, 200, 500, 1000, 2000)
 MOONCAKE = (
@@ -215,12 +219,16 @@ def test_lirs_first_blocks_are_worth_two_points_at_most_on_mooncake(capacity: in
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("capacity", CAPACITIES)
-@pytest.mark.parametrize(("name", "points"), [("lfu", 5), ("slru", 2.5), ("lirs", 2)])
+@pytest.mark.parametrize(
+    ("name", "points"), [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7)]
+)
 def test_no_further_apart_than(name: str, points: float, capacity: int, seed: int):
     assert points_apart(name, capacity, synthetic(seed)) <= points
 
 
 @pytest.mark.parametrize("capacity", MOONCAKE_CAPACITIES)
-@pytest.mark.parametrize(("name", "points"), [("lfu", 5), ("slru", 2.5)])
+@pytest.mark.parametrize(
+    ("name", "points"), [("lfu", 5), ("slru", 2.5), ("lecar", 0.5)]
+)
 def test_no_further_apart_on_mooncake_than(name: str, points: float, capacity: int):
     assert points_apart(name, capacity, mooncake()) <= points

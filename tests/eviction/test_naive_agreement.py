@@ -77,6 +77,12 @@ ghost_ratios = st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0, 6.0])
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "slru": {"protected_ratio": shares},
     "2q": {"in_ratio": shares, "ghost_ratio": ghost_ratios},
+    "lecar": {
+        "learning_rate": st.sampled_from([0.01, 0.45, 10.0]),
+        "discount": st.sampled_from([0.005, 0.5, 1.0]),
+        "ghost_ratio": ghost_ratios,
+        "seed": st.integers(0, 2**32 - 1),
+    },
     "lirs": {"hir_ratio": shares, "ghost_ratio": ghost_ratios},
     "lfu": {"ageing": st.booleans()},
     "s3fifo": {

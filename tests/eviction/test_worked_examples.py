@@ -7,6 +7,7 @@ To be read beside the paper. `play` says for each access what it led to: `hit`,
 written with the next to go first.
 """
 
+import math
 from typing import Any
 
 import pytest
@@ -177,6 +178,40 @@ def test_lirs_counts_on_when_its_clock_is_full():
         lirs.check()
     # 3 became LIR in place of 1, and after two uses 1 in place of 2.
     assert lirs.peek(3) == [1, 2, 0]
+
+
+# ---- LeCaR ----
+
+
+def weight(cache: Letters) -> float:
+    return cache.policy.snapshot()[2][0]
+
+
+def test_lecar():
+    # Four ghosts for each expert. The draws of seed 0 begin .88, .43, .03.
+    cache = Letters("lecar", 3, {"ghost_ratio": 3})
+    cache.play("ABC")
+    assert cache.play("AABC") == ["hit"] * 4  # uses A 3, B 2, C 2; last used C
+    # LRU would evict A, LFU B. At equal weights .88 is for LFU.
+    assert cache.play("D") == ["B"]  # A 3, C 2, D 1
+    assert cache.policy.num_ghosts == 1 and weight(cache) == 0.5
+    # B was asked for one access after it had gone, of three that leave 0.5 %.
+    # LFU regrets: LRU's weight grows by exp(.45 x .005^(1/3)).
+    assert cache.play("B") == ["A"]  # .43 is for LRU: A goes; B has 3 uses again
+    gain = math.exp(0.45 * 0.005 ** (1 / 3))
+    assert weight(cache) == pytest.approx(gain / (gain + 1))
+    # LRU would evict C, LFU D.
+    assert cache.play("E") == ["C"]
+    # A's eviction was LRU's, two accesses ago.
+    cache.play("A")
+    loss = math.exp(0.45 * 0.005 ** (2 / 3))
+    assert weight(cache) == pytest.approx(gain / (gain + loss))
+
+
+def test_lecar_remembers_nothing_while_the_experts_agree():
+    cache = Letters("lecar", 3)
+    cache.play("ABCDEFG")
+    assert cache.policy.num_ghosts == 0
 
 
 # ---- S3-FIFO ----

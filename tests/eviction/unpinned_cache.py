@@ -12,7 +12,7 @@ from typing import Any
 from vllm._eviction_C import make_policy
 
 MOVES_ON_HIT = {
-    **dict.fromkeys(("lru", "slru", "arc", "lfu", "lirs"), True),
+    **dict.fromkeys(("lru", "slru", "arc", "lfu", "lirs", "lecar"), True),
     **dict.fromkeys(("s3fifo", "sieve", "2q"), False),
 }
 

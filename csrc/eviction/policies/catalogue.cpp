@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "arc.h"
+#include "lecar.h"
 #include "lfu.h"
 #include "lirs.h"
 #include "lru.h"
@@ -49,6 +50,15 @@ const std::map<std::string, Factory>& catalogue() {
          return std::make_unique<TwoQueue>(slots, config);
        }},
       {"arc", [](std::uint32_t slots, Reader&) { return std::make_unique<Arc>(slots); }},
+      {"lecar",
+       [](std::uint32_t slots, Reader& read) {
+         LeCaR::Config config;
+         config.learning_rate = read("learning_rate", config.learning_rate);
+         config.discount = read("discount", config.discount);
+         config.ghost_ratio = read("ghost_ratio", config.ghost_ratio);
+         config.seed = static_cast<std::uint32_t>(read("seed", config.seed));
+         return std::make_unique<LeCaR>(slots, config);
+       }},
       {"lfu",
        [](std::uint32_t slots, Reader& read) {
          Lfu::Config config;

@@ -128,11 +128,13 @@ def test_ghosts_pass_on_but_not_of_what_is_resident(name: str):
     source: Any = make_policy(name, 3)
     for key in range(1, 4):
         source.insert(key - 1, key)
-    # A hit, so that ARC, which remembers nothing of a mere scan, has a ghost too.
-    source.take(0)
-    source.admit(1, [1], [0], 0.0)
-    source.reinsert(0)
-    for key in range(4, 6):
+    # Hits, so that ARC, which remembers nothing of a mere scan, has a ghost too, and so
+    # has LeCaR, which remembers nothing while recency and frequency agree.
+    for slot in (0, 0, 1):
+        source.take(slot)
+        source.admit(1, [slot + 1], [slot], 0.0)
+        source.reinsert(slot)
+    for key in range(4, 7):
         slot = source.victim()
         assert slot is not None
         source.insert(slot, key)

@@ -14,12 +14,14 @@ that matter to them.
 from tests.eviction.naive_models.base import NaiveModel
 from tests.eviction.naive_models.fifo import NaiveS3Fifo, NaiveSieve, NaiveTwoQueue
 from tests.eviction.naive_models.frequency import NaiveLfu
+from tests.eviction.naive_models.lecar import NaiveLeCaR
 from tests.eviction.naive_models.lirs import NaiveLirs
 from tests.eviction.naive_models.recency import NaiveArc, NaiveLru, NaiveSlru
 
 __all__ = [
     "MODELS",
     "NaiveArc",
+    "NaiveLeCaR",
     "NaiveLfu",
     "NaiveLirs",
     "NaiveLru",
@@ -40,6 +42,7 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveSieve,
         NaiveTwoQueue,
         NaiveLfu,
+        NaiveLeCaR,
         NaiveLirs,
     )
 }

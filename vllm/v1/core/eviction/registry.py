@@ -109,6 +109,21 @@ class LIRSConfig:
     """Evicted blocks that are remembered at most, as a share of the pool."""
 
 
+@dataclass
+class LeCaRConfig:
+    """Parameters of `lecar`."""
+
+    learning_rate: Annotated[float, Interval(gt=0, le=10)] = 0.45
+    """How much one regret changes the weights. More follows changes sooner."""
+    discount: Annotated[float, Interval(gt=0, le=1)] = 0.005
+    """What is left of a regret after as many accesses as the pool has blocks."""
+    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.5
+    """Evicted blocks that are remembered, half for each expert, as a share of the
+    pool. Without any, the weights stay equal."""
+    seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
+    """Of the draws between the experts."""
+
+
 def _native(
     name: str, summary: str, config: type = NoConfig, ghosts: bool = False
 ) -> PolicySpec:
@@ -142,6 +157,12 @@ _NATIVE = {
             "lirs",
             "blocks not used twice in a short while, oldest first",
             LIRSConfig,
+            ghosts=True,
+        ),
+        _native(
+            "lecar",
+            "what LRU or LFU would, drawn by weights that learn from regret",
+            LeCaRConfig,
             ghosts=True,
         ),
         _native("lfu", "the block with the fewest uses, old ones for less", LFUConfig),
