@@ -24,9 +24,9 @@ Elsewhere they are not, and only the distance is bounded, as measured:
                  in the paper, and here, to its number of uses.
     SLRU         libcachesim's has four segments of equal size, of which a block climbs
                  one with each hit; the paper's, and ours, two.
-    LeCaR        both draw, and libcachesim's draws are its own. On Mooncake the hits are
-                 next to the same. On the synthetic traces ours are up to six points
-                 more; which of the differences that is worth is not known.
+    LeCaR        both draw, each in its own way. On Mooncake the hits are next to the
+                 same. On the synthetic traces ours are up to six points more; which of
+                 the differences that is worth is not known.
 
 The naive models with *our* rules are held against the C++ in
 `test_naive_agreement.py`, so what is listed here is all that differs. The cost of
