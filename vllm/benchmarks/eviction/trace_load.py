@@ -163,7 +163,8 @@ class _Loader:
     def _take(self, kind: Format, line: Any, number: int) -> None:
         # A bad turn must not leave half a session.
         requests = list(kind.requests(line, number))
-        rows, keys = [], []
+        rows: list[tuple[float, int, int, int]] = []
+        keys: list[NDArray[np.uint64]] = []
         for request in requests:
             at = request.arrival
             if not np.isfinite(at):
