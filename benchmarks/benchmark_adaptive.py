@@ -5,7 +5,7 @@
     python benchmarks/benchmark_adaptive.py
     python benchmarks/benchmark_adaptive.py --parts shadows,changes --json
 
-Four parts, each over sizes of pools and, where it matters, lengths of prompts:
+Three parts, each over sizes of pools and, where it matters, lengths of prompts:
 
     scheduler  time of vLLM's real scheduler under `adaptive` (default candidates, the
                shadows on their own thread) over that under `lru`; both replay the same
@@ -19,27 +19,27 @@ Four parts, each over sizes of pools and, where it matters, lengths of prompts:
 On a busy machine compare the ratios only.
 """
 
-import argparse
 import gc
 import json
 import os
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
+from command_line import check_at_least_one, fail, make_parser, numbers
+from timed_engine import add_time, make_engine
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction import workloads
-from vllm.benchmarks.eviction.virtual_engine import VirtualEngine
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
 
-CANDIDATES = ["lru", "s3fifo", "arc"]  # the default of `adaptive`
+CANDIDATES = AdaptiveConfig().candidates
 BLOCK_SIZE = 16  # tokens
 TURN = 30.0  # seconds of traffic before the other engine has its turn
 PARTS = ("scheduler", "shadows", "changes")
@@ -83,23 +83,6 @@ def longer(workload: workloads.Workload, factor: int) -> workloads.Workload:
     )
 
 
-def add_time(owner: Any, names: tuple[str, ...], into: Callable[[float], None]) -> None:
-    """Have the time of each call, seconds of this thread, given to `into`."""
-
-    def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any) -> Any:
-            start = time.thread_time()
-            try:
-                return call(*args)
-            finally:
-                into(time.thread_time() - start)
-
-        return timed
-
-    for name in names:
-        setattr(owner, name, wrap(getattr(owner, name)))
-
-
 def measure_scheduler(
     pool: int, factor: int, seconds: float, progress: tqdm
 ) -> SchedulerCost:
@@ -112,17 +95,11 @@ def measure_scheduler(
     spent = {"lru": 0.0, "adaptive": 0.0}
     engines = {}
     for policy in spent:
-        engine = VirtualEngine(trace, pool, {"eviction_policy": policy})
-        queue = engine.scheduler.kv_cache_manager.block_pool.free_block_queue
-        # The harness counts evictions of upstream's queue; nobody shall pay for it.
-        vars(queue).pop("popleft_n", None)
 
         def add(taken: float, policy: str = policy) -> None:
             spent[policy] += taken
 
-        names = ("schedule", "update_from_output", "finish_requests")
-        add_time(engine.scheduler, names, add)
-        engines[policy] = engine
+        engines[policy] = make_engine(trace, pool, policy, add)
     decisions: list[float] = []
     add_time(engines["adaptive"].scheduler.eviction, ("_follow",), decisions.append)
 
@@ -330,27 +307,9 @@ def print_table(title: str, rows: list[Any], heads: dict[str, str]) -> None:
         print(f"| {' | '.join(cells)} |")
 
 
-def fail(text: str) -> NoReturn:
-    print(f"benchmark_adaptive.py: error: {text}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def numbers(option: str, text: str, least: int) -> list[int]:
-    """Sorted, each at least so much."""
-    try:
-        values = sorted({int(value) for value in text.split(",")})
-    except ValueError:
-        fail(f"{option} {text!r}: must be numbers, such as 4096,65536.")
-    if values[0] < least:
-        fail(f"{option} {text!r}: {values[0]} is too small, {least} is the least.")
-    return values
-
-
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add: Callable[..., Any] = parser.add_argument
     add("--parts", default=",".join(PARTS), help="comma-separated (%(default)s)")
     add("--pools", default="4096,65536,524288", help="blocks (%(default)s)")
@@ -365,8 +324,7 @@ def main() -> None:
     for part in parts:
         if part not in PARTS:
             fail(f"--parts {part!r}: must be one of {', '.join(PARTS)}.")
-    if args.rounds < 1:
-        fail(f"--rounds {args.rounds}: must be at least 1.")
+    check_at_least_one("--rounds", args.rounds)
     if not args.seconds >= 4 * TURN:
         fail(f"--seconds {args.seconds:g}: must be at least {4 * TURN:g}.")
     pools = numbers("--pools", args.pools, 256)

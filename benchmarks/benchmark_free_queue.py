@@ -26,14 +26,14 @@ import gc
 import json
 import random
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
+from command_line import check_at_least_one, fail, numbers
 from tqdm import tqdm
 
 BATCH = 64  # blocks of a request
@@ -283,22 +283,6 @@ def print_tables(results: dict[str, dict[int, Result]], pools: list[int]) -> Non
             print(f"| {name} | {label} | {times} | {values[-1] / values[0]:.1f} × |")
 
 
-def fail(text: str) -> NoReturn:
-    print(f"benchmark_free_queue.py: error: {text}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def parse_pools(text: str) -> list[int]:
-    """Sizes in blocks, ascending."""
-    try:
-        pools = sorted({int(size) for size in text.split(",")})
-    except ValueError:
-        fail(f"--pools {text!r}: must be numbers of blocks, such as 4096,65536.")
-    if pools[0] < 4 * BATCH:
-        fail(f"--pools {text!r}: {pools[0]} is too small, {4 * BATCH} is the least.")
-    return pools
-
-
 def parse_policies(text: str | None) -> list[str]:
     """All that are registered, if not given; `lru` as the C++ one."""
     from vllm.v1.core.eviction.registry import get_policy, policy_names
@@ -324,9 +308,8 @@ def main() -> None:
     add("--rounds", type=int, default=20, help="turns of each queue (%(default)s)")
     add("--json", action="store_true", help="print {policy: {pool: ratio}}")
     args = parser.parse_args()
-    if args.rounds < 1:
-        fail(f"--rounds {args.rounds}: must be at least 1.")
-    pools = parse_pools(args.pools)
+    check_at_least_one("--rounds", args.rounds)
+    pools = numbers("--pools", args.pools, 4 * BATCH)
     policies = parse_policies(args.policies)
 
     setup = sum(2 * (pool // BATCH) for pool in pools)

@@ -12,21 +12,20 @@ the first minutes under `lru` with a null model, without hashing tokens; its rat
 compared with ours on the same minutes.
 """
 
-import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 import numpy as np
+from command_line import check_at_least_one, fail, make_parser, numbers
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction.replay import Candidate, replay
@@ -132,15 +131,8 @@ def against_scheduler(trace: Trace, capacity: int) -> Rate:
     return Rate("lru", capacity, rates[0], SCHEDULER, rates[1], theirs / ours)
 
 
-def fail(text: str) -> NoReturn:
-    print(f"benchmark_simulator.py: error: {text}", file=sys.stderr)
-    raise SystemExit(2)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add: Callable[..., Any] = parser.add_argument
     add("trace", type=Path)
     add("--tokens", type=int, default=512, help="that an id stands for (%(default)s)")
@@ -150,10 +142,9 @@ def main() -> None:
     add("--seconds", type=float, default=600.0, help="for vLLM's scheduler")
     add("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
-    if args.rounds < 1:
-        fail(f"--rounds {args.rounds}: must be at least 1.")
+    check_at_least_one("--rounds", args.rounds)
+    capacities = numbers("--capacities", args.capacities)
     try:
-        capacities = [int(capacity) for capacity in args.capacities.split(",")]
         trace = read_block_ids(args.trace, args.tokens, args.block_size)
         first = read_block_ids(args.trace, args.tokens, args.block_size, args.seconds)
     except (OSError, ValueError) as error:

@@ -13,15 +13,12 @@ each rule the gap to the best candidate in points; negative beats them all.
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
+from command_line import fail, make_parser, numbers, run_all
 from regret import RULES
-from tqdm import tqdm
 from vllm._eviction_C import ServiceModel
 
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
@@ -51,15 +48,8 @@ def run(task: Task) -> tuple[Task, Result]:
     return task, replay_adaptive(trace, task.pool, candidates, rule, service)
 
 
-def fail(text: str) -> NoReturn:
-    print(f"regret_traces.py: error: {text}", file=sys.stderr)
-    raise SystemExit(2)
-
-
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     add: Callable[..., object] = parser.add_argument
     add("trace", type=Path)
     add("--tokens", type=int, default=512, help="that an id stands for (%(default)s)")
@@ -74,10 +64,7 @@ def parse() -> argparse.Namespace:
     for rule in args.rules.split(","):
         if rule not in RULES:
             fail(f"--rules {rule!r}: must be one of {', '.join(RULES)}.")
-    try:
-        args.pools = [int(pool) for pool in args.pools.split(",")]
-    except ValueError:
-        fail(f"--pools {args.pools!r}: must be numbers of blocks, such as 1827,9139.")
+    args.pools = numbers("--pools", args.pools)
     return args
 
 
@@ -92,10 +79,8 @@ def main() -> None:
     ]
     rates: dict[int, dict[str, float]] = {pool: {} for pool in args.pools}
     try:
-        with ProcessPoolExecutor(args.workers) as workers:
-            results = workers.map(run, tasks)
-            for task, result in tqdm(results, total=len(tasks), disable=None):
-                rates[task.pool][task.under] = 100 * result.hit_rate
+        for task, result in run_all(run, tasks, args.workers):
+            rates[task.pool][task.under] = 100 * result.hit_rate
     except (OSError, ValueError) as error:
         fail(str(error))
     if args.json:

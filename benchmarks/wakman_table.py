@@ -26,15 +26,20 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
-from tqdm import tqdm
+from command_line import (
+    add_workload_args,
+    check_workload_args,
+    make_parser,
+    run_all,
+)
 
 from vllm.benchmarks.eviction import workloads
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
 from vllm.v1.core.eviction.rules import Discounted, Paper, Window
 
 EVEN = workloads.Mix(33.3, 33.3, 33.4)
@@ -103,13 +108,13 @@ def run(row: Row) -> tuple[Row, dict[str, float]]:
     lru = Candidate("lru", {})
     s3fifo = Candidate("s3fifo", {"promotion": preset.promotion})
     first = Candidate("s3fifo", {"promotion": 1})
-    arc = Candidate("arc", {})
+    defaults = [Candidate(name, {}) for name in AdaptiveConfig().candidates]
     pool = preset.num_blocks
     rules = {
         "paper": (Paper, [lru, s3fifo]),
         "window": (Window, [lru, s3fifo]),
         "discounted": (Discounted, [lru, s3fifo]),
-        "adaptive": (Discounted, [lru, first, arc]),
+        "adaptive": (Discounted, defaults),
     }
     results = {
         "lru": static(trace, pool, lru),
@@ -229,29 +234,16 @@ def draw(table: Table, folder: Path) -> list[Path]:
     return paths
 
 
-def fail(text: str) -> NoReturn:
-    print(f"wakman_table.py: error: {text}", file=sys.stderr)
-    raise SystemExit(2)
-
-
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
+    add_workload_args(parser)
     add: Callable[..., Any] = parser.add_argument
-    add("--preset", default="P1", help=", ".join(workloads.PRESETS))
-    add("--seeds", type=int, default=3)
     add("--engine", choices=["pool", "scheduler"], default="pool")
     add("--subset", action="store_true", help="six mixes, no ablations")
-    add("--workers", type=int, default=2, help="processes")
     add("--out", type=Path, help="folder for table.md, table.csv and the figures")
     add("--json", action="store_true", help="print table and summary as JSON")
     args = parser.parse_args()
-    if args.preset not in workloads.PRESETS:
-        names = ", ".join(workloads.PRESETS)
-        fail(f"--preset {args.preset!r}: must be one of {names}.")
-    if args.seeds < 1:
-        fail(f"--seeds {args.seeds}: must be at least 1.")
+    check_workload_args(args)
     return args
 
 
@@ -267,9 +259,7 @@ def main() -> None:
         for kind, label in cases
         for seed in range(1, args.seeds + 1)
     ]
-    with ProcessPoolExecutor(args.workers) as pool:
-        outcomes = list(tqdm(pool.map(run, rows), total=len(rows), disable=None))
-    table = tabulate(outcomes)
+    table = tabulate(run_all(run, rows, args.workers))
     summary = summarise(table)
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)

@@ -16,18 +16,20 @@ Points of hit rate over the better of LRU and S3-FIFO, mean over traces and seed
 model. Writes window.png to `--out`.
 """
 
-import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from tqdm import tqdm
+from command_line import (
+    add_workload_args,
+    check_workload_args,
+    make_parser,
+    run_all,
+)
 
 from vllm.benchmarks.eviction import workloads
 from vllm.benchmarks.eviction.replay import Candidate, replay, replay_adaptive
@@ -133,27 +135,14 @@ def draw(figures: Figures, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def fail(text: str) -> NoReturn:
-    print(f"window_length.py: error: {text}", file=sys.stderr)
-    raise SystemExit(2)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
+    add_workload_args(parser)
     add: Callable[..., Any] = parser.add_argument
-    add("--preset", default="P1", help=", ".join(workloads.PRESETS))
-    add("--seeds", type=int, default=3)
-    add("--workers", type=int, default=2, help="processes")
     add("--out", type=Path, help="folder for window.png")
     add("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
-    if args.preset not in workloads.PRESETS:
-        names = ", ".join(workloads.PRESETS)
-        fail(f"--preset {args.preset!r}: must be one of {names}.")
-    if args.seeds < 1:
-        fail(f"--seeds {args.seeds}: must be at least 1.")
+    check_workload_args(args)
     traces = [("stationary", name) for name in MIXES]
     traces += [("drifting", name) for name in workloads.DRIFTS]
     traces += [("alternating", name) for name in ALTERNATING]
@@ -162,9 +151,7 @@ def main() -> None:
         for kind, name in traces
         for seed in range(1, args.seeds + 1)
     ]
-    with ProcessPoolExecutor(args.workers) as pool:
-        outcomes = list(tqdm(pool.map(run, tasks), total=len(tasks), disable=None))
-    figures = summarise(outcomes)
+    figures = summarise(run_all(run, tasks, args.workers))
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
         draw(figures, args.out / "window.png")

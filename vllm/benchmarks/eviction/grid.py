@@ -5,7 +5,6 @@
 Rows come one at a time, so that an interrupt loses only the one in work.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.v1.core.eviction.adaptive_config import resolve_candidates
+from vllm.v1.core.eviction.adaptive_config import make_rule, resolve_candidates
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.registry import MANAGER
 
@@ -60,7 +59,7 @@ def run_grid(
 
     """
     total = len(capacities) * len(policies)
-    with tqdm(total=total, unit="replay", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=total, unit="replay", disable=None) as bar:
         for capacity in capacities:
             for policy in policies:
                 bar.set_description(f"{policy.label} at {capacity:,}")
@@ -77,9 +76,6 @@ def run_one(
         return replay_oracle(trace, capacity, policy.name)
     if policy.name != MANAGER:
         return replay(trace, capacity, Candidate(policy.name, policy.config))
-    # Loads the engine's logging, which takes seconds.
-    from vllm.v1.core.eviction.adaptive import make_rule
-
     config = parse_config(MANAGER, policy.config)
     candidates = [
         Candidate(each.name, each.config)

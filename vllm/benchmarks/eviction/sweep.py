@@ -8,7 +8,6 @@ smooths them.
 
 import multiprocessing
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -94,9 +93,7 @@ def run_sweep(
         i * width + j for i in coarse_first(len(capacities)) for j in range(width)
     ]
     jobs = [(at, capacities[at // width], policies[at % width]) for at in places]
-    with tqdm(
-        total=len(jobs), unit="replay", disable=not sys.stderr.isatty()
-    ) as progress:
+    with tqdm(total=len(jobs), unit="replay", disable=None) as progress:
         done = (
             _in_this_process(trace, jobs, window)
             if workers == 1

@@ -115,15 +115,16 @@ def to_columns(
 
 def _row(request: dict[str, Any]) -> tuple[float, int, int, int]:
     """Arrival in seconds, tokens in, tokens out, session or -1."""
-    prompt, output = int(request["input_length"]), int(request["output_length"])
-    if prompt < 0 or output < 0:
+    lengths = lengths_of(request["input_length"], request["output_length"])
+    session = int(request.get("session", -1))
+    return float(request["timestamp"]) / 1000, *lengths, session
+
+
+def lengths_of(prompt: Any, output: Any) -> tuple[int, int]:
+    """Tokens in and out, neither negative."""
+    if int(prompt) < 0 or int(output) < 0:
         raise ValueError(f"lengths are {prompt} and {output}: must not be negative.")
-    return (
-        float(request["timestamp"]) / 1000,
-        prompt,
-        output,
-        int(request.get("session", -1)),
-    )
+    return int(prompt), int(output)
 
 
 def ids_of(request: dict[str, Any]) -> NDArray[np.uint64]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vllm.benchmarks.eviction.trace_files import ids_of
+from vllm.benchmarks.eviction.trace_files import ids_of, lengths_of
 
 _SESSION_IDS = np.uint64(1) << np.uint64(32)  # ids that one session can have
 
@@ -77,25 +77,19 @@ def _has(line: Any, need: str) -> bool:
     return True
 
 
-def _lengths(prompt: Any, output: Any) -> tuple[int, int]:
-    if int(prompt) < 0 or int(output) < 0:
-        raise ValueError(f"lengths are {prompt} and {output}: must not be negative.")
-    return int(prompt), int(output)
-
-
 def _recording(line: dict[str, Any], _number: int) -> Iterator[Request]:
     size = int(line["block_size"])
-    lengths = _lengths(line["input_length"], line["output_length"])
+    lengths = lengths_of(line["input_length"], line["output_length"])
     yield Request(float(line["timestamp"]), *lengths, None, ids_of(line), size)
 
 
 def _bailian(line: dict[str, Any], _number: int) -> Iterator[Request]:
-    lengths = _lengths(line["input_length"], line["output_length"])
+    lengths = lengths_of(line["input_length"], line["output_length"])
     yield Request(float(line["timestamp"]), *lengths, line["chat_id"], ids_of(line), 16)
 
 
 def _mooncake(line: dict[str, Any], _number: int) -> Iterator[Request]:
-    lengths = _lengths(line["input_length"], line["output_length"])
+    lengths = lengths_of(line["input_length"], line["output_length"])
     ids = ids_of(line)
     # The files of 512 and those of 16 tokens have the same fields. The last id is
     # of a partial block, so that only one of the two fits a prompt of two ids.
@@ -114,7 +108,7 @@ def _dynamo(line: dict[str, Any], _number: int) -> Iterator[Request]:
     hashes = np.array(replay["input_sequence_hashes"], dtype=np.uint64)
     yield Request(
         float(request["request_received_ms"]) / 1000,
-        *_lengths(replay["input_length"], request["output_tokens"]),
+        *lengths_of(replay["input_length"], request["output_tokens"]),
         event.get("agent_context", {}).get("session_id"),
         # As many bits as a recording's, which leaves room for the parts of a block.
         hashes >> np.uint64(11),
@@ -137,7 +131,7 @@ def _weka_turns(
         if turn.get("type") == "subagent":
             yield from _weka_turns(turn["requests"], at, session, base, size)
             continue
-        prompt, output = _lengths(turn["in"], turn["out"])
+        prompt, output = lengths_of(turn["in"], turn["out"])
         ids = ids_of(turn)
         # Only full blocks have ids; the tokens after them are nobody's, and left out.
         prompt = min(prompt, len(ids) * size)
