@@ -276,6 +276,11 @@ class FreeQueue {
   }
 
   void admit(const Admission& request) {
+    if (policy_->ghost_limit() > 0) {  // those that miss are looked up among the ghosts
+      for (std::size_t i = 0; i < request.keys.size(); ++i) {
+        if (request.slots[i] == kNoSlot) policy_->prefetch(request.keys[i]);
+      }
+    }
     guarded([&] { policy_->admit(request); });
     successor_.admit(request);
   }

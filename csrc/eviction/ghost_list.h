@@ -108,6 +108,14 @@ class GhostList {
     store_->free_ = ghost.node;
   }
 
+  // Adds or renews a key, as the newest of at most `limit`. It must not be in another
+  // list of the store.
+  void remember(Key key, std::size_t limit) {
+    if (limit == 0 || renew(key)) return;
+    trim(limit - 1);
+    add(key);
+  }
+
   // The same by key: true when it is a ghost of this list.
   bool renew(Key key) {
     return with(key, [this](Ghost ghost) { renew(ghost); });

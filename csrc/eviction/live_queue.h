@@ -134,9 +134,6 @@ class LiveQueue final : private Residency {
         slots_.push_back(slot);
       }
     }
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (slots_[i] == kNoSlot) queue_.prefetch(keys_[i]);
-    }
     queue_.admit({serial, keys_, slots_, now});
     if (shadows_ != nullptr) shadows_->admit(serial, all_keys_, prompt_tokens, num_blocks, now);
   }

@@ -126,7 +126,6 @@ class Arc final : public Policy {
 
   void admit(const Admission& request) override {
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
-      if (i + kAhead < request.keys.size()) ghosts_.prefetch(request.keys[i + kAhead]);
       const Slot slot = request.slots[i];
       if (slot != kNoSlot) {
         state_[slot] |= kHit;

@@ -151,7 +151,6 @@ class Lirs final : public Policy {
 
   void admit(const Admission& request) override {
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
-      if (i + kAhead < request.keys.size()) ghost_store_.prefetch(request.keys[i + kAhead]);
       const Slot slot = request.slots[i];
       if (slot == kNoSlot) {
         expect(request.keys[i]);

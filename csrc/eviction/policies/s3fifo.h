@@ -95,7 +95,6 @@ class S3Fifo final : public Policy {
 
   void admit(const Admission& request) override {
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
-      if (i + kAhead < request.keys.size()) ghost_store_.prefetch(request.keys[i + kAhead]);
       const Slot slot = request.slots[i];
       if (slot == kNoSlot) {
         ghost_hits_ += ghosts_.expect(request.keys[i]);
@@ -166,12 +165,7 @@ class S3Fifo final : public Policy {
     return small > 0 &&
            (main == 0 || static_cast<double>(small) >= config_.small_ratio * static_cast<double>(small + main));
   }
-  void remember(Key key) {
-    const std::size_t limit = ghost_store_.capacity();
-    if (limit == 0 || ghosts_.renew(key)) return;
-    ghosts_.trim(limit - 1);
-    ghosts_.add(key);
-  }
+  void remember(Key key) { ghosts_.remember(key, ghost_store_.capacity()); }
   Snapshot::Entry entry(Slot slot) const {
     return {keys_[slot], (state_[slot] & kMain) ? 1u : 0u, static_cast<std::uint32_t>(uses(state_[slot]))};
   }

@@ -151,12 +151,7 @@ class TwoQueue final : public Policy {
   bool evict_in(std::size_t in, std::size_t main) const {
     return in > 0 && (main == 0 || static_cast<double>(in) > config_.in_ratio * static_cast<double>(in + main));
   }
-  void remember(Key key) {
-    const std::size_t limit = ghost_store_.capacity();
-    if (limit == 0 || out_.renew(key)) return;
-    out_.trim(limit - 1);
-    out_.add(key);
-  }
+  void remember(Key key) { out_.remember(key, ghost_store_.capacity()); }
   Snapshot::Entry entry(Slot slot) const { return {keys_[slot], (state_[slot] & kMain) ? 1u : 0u, 0}; }
   void enqueue(Slot slot) {
     (state_[slot] & kMain ? main_ : in_).push_back(slot);
