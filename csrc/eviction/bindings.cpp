@@ -82,6 +82,16 @@ nb::dict traits_of(const Policy& policy) {
 }
 
 void bind_policy(nb::module_& module) {
+  nb::class_<RecomputeCost>(module, "RecomputeCost",
+                            "What a block costs to recompute by its depth, in units of one at depth zero.")
+      .def(
+          "__init__",
+          [](RecomputeCost* self, float per_token, float per_window_token, std::uint32_t window) {
+            new (self) RecomputeCost{per_token, per_window_token, window};
+          },
+          "per_token"_a = 0.0f, "per_window_token"_a = 0.0f, "window"_a = 0)
+      .def("__call__", &RecomputeCost::operator(), "depth"_a);
+
   nb::class_<Policy>(module, "Policy", "One eviction policy with its order of blocks; see csrc/eviction/policy.h.")
       .def_prop_ro("num_slots", &Policy::num_slots)
       .def_prop_ro("traits", &traits_of)
@@ -97,7 +107,7 @@ void bind_policy(nb::module_& module) {
           [](Policy& policy, Slot slot, Key key, std::uint32_t depth, Key parent, float cost, Serial serial) {
             policy.insert(existing(policy, slot), key, {depth, parent, cost, serial});
           },
-          "slot"_a, "key"_a, "depth"_a = 0, "parent"_a = kNoKey, "cost"_a = 0.0f, "serial"_a = 0)
+          "slot"_a, "key"_a, "depth"_a = 0, "parent"_a = kNoKey, "cost"_a = 1.0f, "serial"_a = 0)
       .def(
           "reinsert", [](Policy& policy, Slot slot) { policy.reinsert(existing(policy, slot)); }, "slot"_a)
       .def(
@@ -163,8 +173,8 @@ PyType_Slot queue_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_
 void bind_queue(nb::module_& module) {
   nb::class_<LiveQueue>(module, "LiveQueue", nb::type_slots(queue_slots),
                         "vLLM's free-queue interface over a policy; see csrc/eviction/live_queue.h.")
-      .def(nb::init<nb::list, nb::object, std::unique_ptr<Policy>, bool>(), "blocks"_a, "block_pool"_a, "policy"_a,
-           "follow_upstream"_a = false)
+      .def(nb::init<nb::list, nb::object, std::unique_ptr<Policy>, bool, RecomputeCost>(), "blocks"_a, "block_pool"_a,
+           "policy"_a, "follow_upstream"_a = false, "cost"_a = RecomputeCost{})
       .def_rw("num_free_blocks", &LiveQueue::num_free_blocks)
       .def("popleft", &LiveQueue::popleft)
       .def("popleft_n", &LiveQueue::popleft_n, "n"_a)

@@ -26,13 +26,13 @@ std::span<const T> view(const Column<T>& column) {
 struct Replay {
   Replay(Column<double> arrivals, Column<std::uint32_t> prompt_tokens, Column<std::uint32_t> output_tokens,
          Column<std::uint64_t> offsets, Column<Key> keys, std::uint32_t block_size, std::unique_ptr<Policy> policy,
-         ServiceModel service)
+         ServiceModel service, RecomputeCost cost)
       : arrivals(std::move(arrivals)),
         prompt_tokens(std::move(prompt_tokens)),
         output_tokens(std::move(output_tokens)),
         offsets(std::move(offsets)),
         keys(std::move(keys)),
-        simulator(checked_view(), block_size, std::move(policy), service) {}
+        simulator(checked_view(), block_size, std::move(policy), service, cost) {}
 
   TraceView checked_view() const {
     const std::size_t n = arrivals.size();
@@ -80,9 +80,9 @@ void bind_simulator(nb::module_& module) {
 
   nb::class_<Replay>(module, "Simulator", "Replays a trace on the pool model; see csrc/eviction/simulator.h.")
       .def(nb::init<Column<double>, Column<std::uint32_t>, Column<std::uint32_t>, Column<std::uint64_t>, Column<Key>,
-                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel>(),
+                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel, RecomputeCost>(),
            "arrivals"_a, "prompt_tokens"_a, "output_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a, "policy"_a,
-           "service"_a = ServiceModel{})
+           "service"_a = ServiceModel{}, "cost"_a = RecomputeCost{})
       .def(
           "attach", [](Replay& replay, ShadowSet* shadows) { replay.simulator.attach(shadows); }, "shadows"_a.none(),
           nb::keep_alive<1, 2>(), "Feed these shadows from now on.")
@@ -110,7 +110,11 @@ void bind_simulator(nb::module_& module) {
 
 void bind_pool(nb::module_& module) {
   nb::class_<Pool>(module, "Pool", "vLLM's block pool without data; see csrc/eviction/pool.h.")
-      .def(nb::init<std::unique_ptr<Policy>, Windows>(), "policy"_a, "windows"_a = Windows{0})
+      .def(
+          "__init__",
+          [](Pool* self, std::unique_ptr<Policy> policy, const Windows& windows, std::uint32_t block_size,
+             RecomputeCost cost) { new (self) Pool(std::move(policy), {windows, block_size, cost}); },
+          "policy"_a, "windows"_a = Windows{0}, "block_size"_a = 1, "cost"_a = RecomputeCost{})
       .def_prop_ro("num_blocks", &Pool::num_blocks)
       .def_prop_ro("num_free", &Pool::num_free)
       .def_prop_ro("bytes", &Pool::bytes)
@@ -145,12 +149,13 @@ void bind_shadow_set(nb::module_& module) {
       .def(
           "__init__",
           [](ShadowSet* self, std::uint32_t num_blocks, std::uint32_t block_size,
-             const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows) {
+             const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows,
+             RecomputeCost cost) {
             std::vector<Candidate> plain;
             for (const auto& [name, parameters] : candidates) plain.push_back({name, parameters});
-            new (self) ShadowSet(num_blocks, block_size, std::move(plain), windows);
+            new (self) ShadowSet(num_blocks, block_size, std::move(plain), windows, cost);
           },
-          "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0})
+          "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "cost"_a = RecomputeCost{})
       .def_prop_ro("query_tokens", [](ShadowSet& set) { return set.counts().query_tokens; })
       .def_prop_ro("hit_tokens", [](ShadowSet& set) { return set.counts().hit_tokens; })
       .def_prop_ro("requests", [](ShadowSet& set) { return set.counts().requests; })

@@ -14,14 +14,15 @@ void bind_shadow_host(nb::module_& module) {
           "__init__",
           [](ShadowHost* self, std::uint32_t num_blocks, std::uint32_t block_size,
              const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows, bool threaded,
-             bool record_window, std::size_t max_pending_words) {
+             bool record_window, std::size_t max_pending_words, RecomputeCost cost) {
             std::vector<Candidate> plain;
             for (const auto& [name, parameters] : candidates) plain.push_back({name, parameters});
             new (self) ShadowHost(num_blocks, block_size, std::move(plain), windows,
-                                  {threaded, record_window, max_pending_words});
+                                  {threaded, record_window, max_pending_words}, cost);
           },
           "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "threaded"_a = true,
-          "record_window"_a = false, "max_pending_words"_a = ShadowHost::Options{}.max_pending_words)
+          "record_window"_a = false, "max_pending_words"_a = ShadowHost::Options{}.max_pending_words,
+          "cost"_a = RecomputeCost{})
       .def(
           "admit",
           [](ShadowHost& host, Serial serial, const std::vector<Key>& keys, std::uint32_t prompt_tokens,

@@ -24,11 +24,13 @@ namespace eviction {
 class LiveQueue final : private Residency {
  public:
   // `blocks`: the pool's list, index = block id. Starts with no free block.
-  LiveQueue(nb::list blocks, nb::object block_pool, std::unique_ptr<Policy> policy, bool follow_upstream)
+  LiveQueue(nb::list blocks, nb::object block_pool, std::unique_ptr<Policy> policy, bool follow_upstream,
+            RecomputeCost cost = {})
       : blocks_(blocks),
         reader_(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(blocks[0].ptr())))),
         map_(std::move(block_pool)),
-        queue_(std::move(policy), follow_upstream ? FreeQueue::Order::kUpstream : FreeQueue::Order::kLive) {}
+        queue_(std::move(policy), follow_upstream ? FreeQueue::Order::kUpstream : FreeQueue::Order::kLive),
+        cost_(cost) {}
 
   // Writable, as in vLLM's queue: its tests assign it.
   std::int64_t num_free_blocks = 0;
@@ -240,7 +242,7 @@ class LiveQueue final : private Residency {
             !hash.is_none() && map_.copies(hash) > 1};
   }
   void push(const Released& block) {
-    queue_.push(block.slot, block.key, BlockInfo{.depth = block.depth}, block.duplicated);
+    queue_.push(block.slot, block.key, BlockInfo{.depth = block.depth, .cost = cost_(block.depth)}, block.duplicated);
     ++num_free_blocks;
   }
 
@@ -248,6 +250,7 @@ class LiveQueue final : private Residency {
   BlockReader reader_;
   HashMap map_;
   FreeQueue queue_;
+  RecomputeCost cost_;
   ShadowHost* shadows_ = nullptr;
   std::vector<Resident> residents_;
   std::vector<Released> released_;

@@ -94,7 +94,7 @@ Pool::Admitted Pool::admit(Serial serial, std::span<const Key> keys, std::uint32
       if (length > window) start = std::max(hits, length - window);
       end = std::min(num_blocks, std::max(start + window, length));
       if (start > hits) {
-        for (std::size_t i = run.slots.size(); i-- > 0;) release(run.slots[i]);
+        release_all(serial, run);
         std::fill_n(found_.begin() + static_cast<std::ptrdiff_t>(group * length), length, kNoSlot);
         run.slots.clear();
         run.first = start;
@@ -118,7 +118,7 @@ void Pool::grow(Serial serial, std::uint32_t num_blocks, std::span<const Key> ke
     while (run.first + run.slots.size() < num_blocks && num_free() > 0) {
       allocate(1, run.slots);
       if (window != 0 && run.slots.size() > window + 1) {
-        release(run.slots.front());
+        release(run.slots.front(), info_of(serial, run, 0));
         run.slots.erase(run.slots.begin());
         ++run.first;
       }
@@ -132,13 +132,22 @@ void Pool::finish(Serial serial, std::span<const Key> keys, double now) {
   const auto found = running_.find(serial);
   if (found == running_.end()) return;
   queue_.finish(serial, keys, now);
-  for (Running& run : found->second) {
-    for (std::size_t i = run.slots.size(); i-- > 0;) {
-      if (i >= kAhead) policy_of().prefetch(policy_of().content(run.slots[i - kAhead]));
-      release(run.slots[i]);
-    }
-  }
+  for (const Running& run : found->second) release_all(serial, run);
   running_.erase(found);
+}
+
+BlockInfo Pool::info_of(Serial serial, const Running& run, std::size_t i) const {
+  const std::uint32_t depth = (run.first + static_cast<std::uint32_t>(i) + 1) * block_size_;
+  const Key parent = i > 0 ? policy_of().content(run.slots[i - 1]) : kNoKey;
+  return {depth, parent, cost_(depth), serial};
+}
+
+// Tail first, as vLLM does.
+void Pool::release_all(Serial serial, const Running& run) {
+  for (std::size_t i = run.slots.size(); i-- > 0;) {
+    if (i >= kAhead) policy_of().prefetch(policy_of().content(run.slots[i - kAhead]));
+    release(run.slots[i], info_of(serial, run, i));
+  }
 }
 
 void Pool::reset() {
@@ -210,13 +219,13 @@ void Pool::hold(Slot slot) {
   if (held_by_[slot]++ == 0) queue_.take(slot);
 }
 
-void Pool::release(Slot slot) {
+void Pool::release(Slot slot, const BlockInfo& info) {
   if (--held_by_[slot] > 0) return;
   const Key key = policy_of().content(slot);
   if (key == kNoKey) {
     queue_.push_blank(slot);
   } else {
-    queue_.push(slot, key, BlockInfo{}, duplicated(slot));
+    queue_.push(slot, key, info, duplicated(slot));
   }
 }
 

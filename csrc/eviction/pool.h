@@ -31,11 +31,20 @@ namespace eviction {
 // Blocks of its window for each KV-cache group; 0 keeps every block.
 using Windows = std::vector<std::uint32_t>;
 
+// How a pool's blocks lie in a prompt.
+struct Layout {
+  Windows windows = {0};
+  std::uint32_t block_size = 1;  // tokens
+  RecomputeCost cost = {};
+};
+
 class Pool final : private Residency {
  public:
   // `keeps_releases`: for one whose policy is changed; see FreeQueue.
-  Pool(std::unique_ptr<Policy> policy, Windows windows = {0}, bool keeps_releases = false)
-      : windows_(std::move(windows)),
+  Pool(std::unique_ptr<Policy> policy, Layout layout = {}, bool keeps_releases = false)
+      : windows_(std::move(layout.windows)),
+        block_size_(layout.block_size),
+        cost_(layout.cost),
         index_(policy->num_slots()),
         held_by_(policy->num_slots(), 0),
         queue_(std::move(policy), FreeQueue::Order::kModel, keeps_releases) {
@@ -117,9 +126,13 @@ class Pool final : private Residency {
   void fill(Running& run, std::span<const Key> keys);
   void empty(Slot slot);
   void hold(Slot slot);
-  void release(Slot slot);
+  BlockInfo info_of(Serial serial, const Running& run, std::size_t i) const;
+  void release(Slot slot, const BlockInfo& info);
+  void release_all(Serial serial, const Running& run);
 
   Windows windows_;
+  std::uint32_t block_size_;
+  RecomputeCost cost_;
   KeyIndex index_;                                                           // content to its oldest block
   std::unordered_map<Key, std::vector<Slot>> copies_;                        // the other blocks of a content
   std::vector<std::uint32_t> copied_ = std::vector<std::uint32_t>(1024, 0);  // keys with copies, by `filter_of`

@@ -26,9 +26,9 @@ constexpr std::size_t kWakeWords = std::size_t{1} << 16;
 }  // namespace
 
 ShadowHost::ShadowHost(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates,
-                       Windows windows, Options options)
+                       Windows windows, Options options, RecomputeCost cost)
     : options_(options),
-      shadows_(num_blocks, block_size, std::move(candidates), std::move(windows)),
+      shadows_(num_blocks, block_size, std::move(candidates), std::move(windows), cost),
       bytes_(shadows_.bytes()) {
   if (options_.threaded) thread_ = std::thread([this] { run(); });
 }

@@ -46,7 +46,7 @@ class ShadowHost {
   };
 
   ShadowHost(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates, Windows windows,
-             Options options);
+             Options options, RecomputeCost cost = {});
   ~ShadowHost();
   ShadowHost(const ShadowHost&) = delete;
   ShadowHost& operator=(const ShadowHost&) = delete;

@@ -30,10 +30,12 @@ class ShadowSet {
     std::vector<std::uint64_t> hit_tokens;  // of each candidate
   };
 
-  ShadowSet(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates, Windows windows)
+  ShadowSet(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates, Windows windows,
+            RecomputeCost cost = {})
       : block_size_(block_size), candidates_(std::move(candidates)) {
     for (const Candidate& candidate : candidates_) {
-      pools_.push_back(std::make_unique<Pool>(make_policy(candidate.name, num_blocks, candidate.parameters), windows));
+      pools_.push_back(std::make_unique<Pool>(make_policy(candidate.name, num_blocks, candidate.parameters),
+                                              Layout{windows, block_size, cost}));
     }
     counts_.hit_tokens.assign(candidates_.size(), 0);
   }

@@ -44,8 +44,12 @@ class Simulator {
     double free_blocks = 0.0;   // summed over admissions
   };
 
-  Simulator(TraceView trace, std::uint32_t block_size, std::unique_ptr<Policy> policy, ServiceModel service)
-      : trace_(trace), block_size_(block_size), service_(service), pool_(std::move(policy), {0}, true) {}
+  Simulator(TraceView trace, std::uint32_t block_size, std::unique_ptr<Policy> policy, ServiceModel service,
+            RecomputeCost cost = {})
+      : trace_(trace),
+        block_size_(block_size),
+        service_(service),
+        pool_(std::move(policy), {{0}, block_size, cost}, true) {}
 
   // Shadows that are fed from now on, or null. Not owned.
   void attach(ShadowSet* shadows) { shadows_ = shadows; }

@@ -23,12 +23,27 @@ inline constexpr Key kNoKey = 0;
 using Serial = std::uint64_t;
 
 // What is known of a block when it becomes evictable. A policy that does not
-// need it ignores it; fields that the caller does not know are zero.
+// need it ignores it; fields that the caller does not know keep these values. The
+// live queue knows neither the parent nor the serial: a policy that needs them takes
+// them from the requests.
 struct BlockInfo {
   std::uint32_t depth = 0;  // tokens from the start of the prompt to the block's end
   Key parent = kNoKey;      // the block before it on the prefix path
-  float cost = 0.0f;        // to recompute it, in units of one block at depth zero
+  float cost = 1.0f;        // to recompute it, in units of one block at depth zero
   Serial serial = 0;        // the request that released it
+};
+
+// How much dearer a block is to recompute the deeper it lies: attention looks back
+// over all tokens before it, in layers with a sliding window over those within.
+struct RecomputeCost {
+  float per_token = 0.0f;         // of depth, in units of one block at depth zero
+  float per_window_token = 0.0f;  // of depth as far as the window reaches
+  std::uint32_t window = 0;       // tokens
+
+  float operator()(std::uint32_t depth) const {
+    return 1.0f + per_token * static_cast<float>(depth) +
+           per_window_token * static_cast<float>(depth < window ? depth : window);
+  }
 };
 
 // An invariant of a policy or a queue does not hold. Thrown by `check` and by

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vllm._eviction_C import Pool, ShadowSet, make_policy, native_policies
+from vllm._eviction_C import (
+    Pool,
+    RecomputeCost,
+    ShadowSet,
+    make_policy,
+    native_policies,
+    wrap_policy,
+)
 
 from tests.adaptive.naive_pool import NaivePool
 from tests.adaptive.request_events import (
@@ -21,6 +28,7 @@ from tests.adaptive.request_events import (
     block_keys,
     event_lists,
 )
+from vllm.v1.core.eviction.policy import BlockInfo
 
 natives = pytest.mark.parametrize("name", native_policies())
 
@@ -181,6 +189,29 @@ def test_output_is_found_when_it_was_told_of_and_not_before():
     assert pool.lookup([1, 2, 3], 3) == 3
     pool.finish(1, [1, 2, 3, 4], 0.0)
     assert pool.lookup([1, 2, 3, 4], 4) == 4
+
+
+class Listener:
+    """The part of a policy that is told of releases."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, BlockInfo]] = []
+
+    def insert(self, slot: int, key: int, info: BlockInfo) -> None:
+        self.told.append((key, info))
+
+
+def test_a_policy_is_told_where_in_the_prompt_a_block_lies():
+    listener = Listener()
+    cost = RecomputeCost(per_token=0.5, per_window_token=0.25, window=24)
+    pool = Pool(wrap_policy(listener, 8), block_size=16, cost=cost)
+    pool.admit(7, [1, 2], 1, 3, 0.0)
+    pool.finish(7, [1, 2, 3], 0.0)
+    assert listener.told == [
+        (3, BlockInfo(depth=48, parent=2, cost=1 + 24 + 6, serial=7)),
+        (2, BlockInfo(depth=32, parent=1, cost=1 + 16 + 6, serial=7)),
+        (1, BlockInfo(depth=16, parent=0, cost=1 + 8 + 4, serial=7)),
+    ]
 
 
 def test_a_request_that_grows_takes_what_there_is():

@@ -17,7 +17,7 @@ namespace eviction {
 class ModelTraffic {
  public:
   ModelTraffic(const std::string& policy, std::uint32_t num_blocks, Windows windows, std::uint64_t seed)
-      : pool_(make_policy(policy, num_blocks, {}), windows), random_(seed) {}
+      : pool_(make_policy(policy, num_blocks, {}), Layout{windows}), random_(seed) {}
 
   void step() {
     switch (below(8)) {

@@ -18,7 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 
 
 class BlockInfo(NamedTuple):
-    """What is known of a block when it becomes evictable; zero if unknown.
+    """What is known of a block when it becomes evictable.
+
+    The live queue knows neither the parent nor the serial; they are zero there.
 
     Attributes:
         depth: Tokens from the start of the prompt to the end of the block.
