@@ -9,6 +9,7 @@
 #include "oracles/belady.h"
 #include "oracles/infinite.h"
 #include "simulator.h"
+#include "trace_numbers.h"
 #include "unpinned.h"
 
 namespace eviction {
@@ -26,21 +27,21 @@ std::span<const T> view(const Column<T>& column) {
 struct Replay {
   Replay(Column<double> arrivals, Column<std::uint32_t> prompt_tokens, Column<std::uint32_t> output_tokens,
          Column<std::uint64_t> offsets, Column<Key> keys, std::uint32_t block_size, std::unique_ptr<Policy> policy,
-         ServiceModel service, RecomputeCost cost)
+         ServiceModel service, RecomputeCost cost, Key last_key)
       : arrivals(std::move(arrivals)),
         prompt_tokens(std::move(prompt_tokens)),
         output_tokens(std::move(output_tokens)),
         offsets(std::move(offsets)),
         keys(std::move(keys)),
-        simulator(checked_view(), block_size, std::move(policy), service, cost) {}
+        simulator(checked_view(last_key), block_size, std::move(policy), service, cost) {}
 
-  TraceView checked_view() const {
+  TraceView checked_view(Key last_key) const {
     const std::size_t n = arrivals.size();
     if (prompt_tokens.size() != n || output_tokens.size() != n || offsets.size() != n + 1 ||
         offsets.data()[n] > keys.size()) {
       throw std::invalid_argument("the columns of the trace do not fit together");
     }
-    return {view(arrivals), view(prompt_tokens), view(output_tokens), view(offsets), view(keys)};
+    return {view(arrivals), view(prompt_tokens), view(output_tokens), view(offsets), view(keys), last_key};
   }
 
   Column<double> arrivals;
@@ -80,9 +81,9 @@ void bind_simulator(nb::module_& module) {
 
   nb::class_<Replay>(module, "Simulator", "Replays a trace on the pool model; see csrc/eviction/simulator.h.")
       .def(nb::init<Column<double>, Column<std::uint32_t>, Column<std::uint32_t>, Column<std::uint64_t>, Column<Key>,
-                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel, RecomputeCost>(),
+                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel, RecomputeCost, Key>(),
            "arrivals"_a, "prompt_tokens"_a, "output_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a, "policy"_a,
-           "service"_a = ServiceModel{}, "cost"_a = RecomputeCost{})
+           "service"_a = ServiceModel{}, "cost"_a = RecomputeCost{}, "last_key"_a = kNoKey)
       .def(
           "attach", [](Replay& replay, ShadowSet* shadows) { replay.simulator.attach(shadows); }, "shadows"_a.none(),
           nb::keep_alive<1, 2>(), "Feed these shadows from now on.")
@@ -156,6 +157,7 @@ void bind_shadow_set(nb::module_& module) {
             new (self) ShadowSet(num_blocks, block_size, std::move(plain), windows, cost);
           },
           "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "cost"_a = RecomputeCost{})
+      .def("number_keys", &ShadowSet::number_keys, "last_key"_a, "All keys are numbers up to this one.")
       .def_prop_ro("query_tokens", [](ShadowSet& set) { return set.counts().query_tokens; })
       .def_prop_ro("hit_tokens", [](ShadowSet& set) { return set.counts().hit_tokens; })
       .def_prop_ro("requests", [](ShadowSet& set) { return set.counts().requests; })
@@ -205,6 +207,15 @@ void bind_offline(nb::module_& module) {
   bind_shadow_set(module);
   bind_simulator(module);
   bind_oracles(module);
+  module.def(
+      "number_keys",
+      [](Column<Key> keys, nb::ndarray<Key, nb::ndim<1>, nb::c_contig, nb::device::cpu> numbers) {
+        if (numbers.size() != keys.size()) throw std::invalid_argument("number_keys: a place for each key");
+        nb::gil_scoped_release release;
+        Key* next = numbers.data();
+        return number_keys(view(keys), [&next](std::uint32_t number) { *next++ = Key{number} + 1; });
+      },
+      "keys"_a, "numbers"_a, "Number keys from 1 in order of first use; return how many there are.");
   module.def(
       "unpinned_hits",
       [](Column<Key> keys, std::unique_ptr<Policy> policy) {

@@ -37,6 +37,7 @@ class GhostStore {
     return {index_.find(key, [this](std::uint32_t at) { return nodes_[at].key; })};
   }
   void prefetch(Key key) const { index_.prefetch(key); }
+  void number_keys(Key last) { index_.number_keys(last); }
   std::size_t bytes() const { return index_.bytes() + nodes_.size() * (sizeof(Node) + sizeof(marks_[0])); }
 
  private:

@@ -124,6 +124,10 @@ class Policy {
   // when it is evictable, else only what was learnt of it.
   virtual void place(Slot slot, const Snapshot::Entry& entry, bool evictable) = 0;
 
+  // Keys are numbers up to `last`, so that what is kept by key can be a table. Before
+  // the first block.
+  virtual void number_keys(Key /*last*/) {}
+
   // The key will soon be inserted or admitted.
   virtual void prefetch(Key) const {}
 

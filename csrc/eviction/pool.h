@@ -61,6 +61,12 @@ class Pool final : private Residency {
   FreeQueue& queue() { return queue_; }
   const FreeQueue& queue() const { return queue_; }
 
+  // All keys from now on are numbers up to `last`; see KeyIndex. Before the first request.
+  void number_keys(Key last) {
+    index_.number_keys(last);
+    policy_of().number_keys(last);
+  }
+
   // Blocks of the longest cached prefix that every group can serve, at most `limit`.
   // `keys`: the prompt's, one group after the other, the same number for each.
   std::uint32_t lookup(std::span<const Key> keys, std::uint32_t limit) { return locate(keys, limit); }

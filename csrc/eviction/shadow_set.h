@@ -52,6 +52,12 @@ class ShadowSet {
     return total;
   }
 
+  // As for a pool. Before the first request.
+  void number_keys(Key last) {
+    last_key_ = last;
+    for (auto& pool : pools_) pool->number_keys(last);
+  }
+
   // `prompt_tokens`: of the request; at least one of them is always computed.
   void admit(Serial serial, std::span<const Key> keys, std::uint32_t prompt_tokens, std::uint32_t num_blocks,
              double now) {
@@ -79,8 +85,9 @@ class ShadowSet {
 
   // For a pool whose slots are `residents`.
   HandOverPlan plan(std::size_t i, std::uint32_t num_slots, std::vector<Resident> residents) {
-    return plan_hand_over(make_policy(candidates_.at(i).name, num_slots, candidates_.at(i).parameters),
-                          pools_.at(i)->queue().policy().snapshot(), std::move(residents));
+    std::unique_ptr<Policy> next = make_policy(candidates_.at(i).name, num_slots, candidates_.at(i).parameters);
+    if (last_key_ != kNoKey) next->number_keys(last_key_);
+    return plan_hand_over(std::move(next), pools_.at(i)->queue().policy().snapshot(), std::move(residents));
   }
 
  private:
@@ -88,6 +95,7 @@ class ShadowSet {
   std::vector<Candidate> candidates_;
   std::vector<std::unique_ptr<Pool>> pools_;
   Counts counts_;
+  Key last_key_ = kNoKey;  // when keys are numbered
 };
 
 }  // namespace eviction

@@ -49,7 +49,9 @@ class Simulator {
       : trace_(trace),
         block_size_(block_size),
         service_(service),
-        pool_(std::move(policy), {{0}, block_size, cost}, true) {}
+        pool_(std::move(policy), {{0}, block_size, cost}, true) {
+    if (trace.last_key != kNoKey) pool_.number_keys(trace.last_key);
+  }
 
   // Shadows that are fed from now on, or null. Not owned.
   void attach(ShadowSet* shadows) { shadows_ = shadows; }

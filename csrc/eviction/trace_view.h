@@ -19,6 +19,7 @@ struct TraceView {
   std::span<const std::uint32_t> output_tokens;
   std::span<const std::uint64_t> offsets;  // one more than requests; into `keys`
   std::span<const Key> keys;               // full blocks of prompt and output
+  Key last_key = kNoKey;                   // when keys are numbered, the last number
 };
 
 }  // namespace eviction

@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "../key_index.h"
+#include "../trace_numbers.h"
 #include "../trace_view.h"
 
 namespace eviction {
@@ -34,23 +34,9 @@ class OracleTrace {
   };
 
   OracleTrace(const TraceView& trace, std::uint32_t block_size) {
-    const std::size_t total = trace.offsets.back();
-    if (total >= KeyIndex::kAbsent) throw std::invalid_argument("an oracle takes no more than 4 billion blocks");
-    KeyIndex index(total);
-    std::vector<Key> names;
-    const auto key_at = [&names](std::uint32_t id) { return names[id]; };
-    ids_.reserve(total);
-    for (std::size_t i = 0; i < total; ++i) {
-      if (i + kAhead < total) index.prefetch(trace.keys[i + kAhead]);
-      const auto fresh = static_cast<std::uint32_t>(names.size());
-      std::uint32_t id = index.insert_new(trace.keys[i], fresh, key_at);
-      if (id == KeyIndex::kAbsent) {
-        id = fresh;
-        names.push_back(trace.keys[i]);
-      }
-      ids_.push_back(id);
-    }
-    distinct_ = static_cast<std::uint32_t>(names.size());
+    const std::span<const Key> keys = trace.keys.subspan(0, trace.offsets.back());
+    ids_.reserve(keys.size());
+    distinct_ = number_keys(keys, [this](std::uint32_t id) { ids_.push_back(id); });
     for (std::size_t i = 0; i < trace.prompt_tokens.size(); ++i) {
       const auto all = static_cast<std::uint32_t>(trace.offsets[i + 1] - trace.offsets[i]);
       const std::uint32_t tokens = trace.prompt_tokens[i];

@@ -103,6 +103,8 @@ def replay_adaptive(
     shadows = ShadowSet(
         num_blocks, trace.block_size, [candidate.native() for candidate in candidates]
     )
+    if trace.last_key:
+        shadows.number_keys(trace.last_key)
     simulator.attach(shadows)
     since = CountsSince()
     window = _WindowReplay(trace, candidates) if rule.reads_replay else None
@@ -175,6 +177,7 @@ def _simulator(
         trace.block_size,
         get_policy(policy.name).make(num_blocks, parameters),
         service or ServiceModel(),
+        last_key=trace.last_key,
     )
 
 

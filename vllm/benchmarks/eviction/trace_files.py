@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from vllm._eviction_C import number_keys
 
 from vllm.benchmarks.eviction.trace import Trace
 
@@ -102,14 +103,18 @@ def to_columns(
     offsets = np.zeros(len(names) + 1, dtype=np.uint64)
     np.cumsum([len(name) for name in names], out=offsets[1:])
     arrivals = np.array([row[0] for row in columns], dtype=np.float64)
+    named = np.concatenate(names) if names else np.zeros(0, dtype=np.uint64)
+    numbered = np.empty_like(named)
+    last_key = number_keys(named, numbered)
     return Trace(
         block_size=block_size,
         arrivals=arrivals - arrivals[0] if len(arrivals) else arrivals,
         prompt_tokens=np.array([row[1] for row in columns], dtype=np.uint32),
         output_tokens=np.array([row[2] for row in columns], dtype=np.uint32),
         offsets=offsets,
-        keys=np.concatenate(names) if names else np.zeros(0, dtype=np.uint64),
+        keys=numbered,
         sessions=np.array([row[3] for row in columns], dtype=np.int64),
+        last_key=last_key,
     )
 
 

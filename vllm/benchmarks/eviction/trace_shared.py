@@ -42,6 +42,7 @@ class SharedTrace:
 
     memory: str
     block_size: int
+    last_key: int
     columns: tuple[Column, ...]
 
 
@@ -64,7 +65,9 @@ class TraceOwner:
         self._memory = SharedMemory(create=True, size=max(end, 1))
         for column in columns:
             _view(self._memory, column)[:] = getattr(trace, column.name)
-        self.shared = SharedTrace(self._memory.name, trace.block_size, tuple(columns))
+        self.shared = SharedTrace(
+            self._memory.name, trace.block_size, trace.last_key, tuple(columns)
+        )
 
     def __enter__(self) -> SharedTrace:
         """Return what `attach` takes."""
@@ -92,7 +95,10 @@ def attach(shared: SharedTrace) -> tuple[Trace, SharedMemory]:
     columns: dict[str, Any] = {
         column.name: _view(memory, column) for column in shared.columns
     }
-    return Trace(block_size=shared.block_size, **columns), memory
+    return (
+        Trace(block_size=shared.block_size, last_key=shared.last_key, **columns),
+        memory,
+    )
 
 
 _attached: list[Trace] = []
