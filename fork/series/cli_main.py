@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""The command line: a wrong flag is reported before the subcommands are imported."""
+"""The command line, before the subcommands are imported: wrong flags, and the lab."""
 
 from fork.edits import InsertFirst
 from fork.tree import EditedFile
@@ -15,6 +15,17 @@ FILE = EditedFile(
             """from vllm.v1.core.eviction.config import check_eviction_argv
 
 check_eviction_argv(sys.argv[1:])
+
+""",
+        ),
+        # The lab needs none of them.
+        InsertFirst(
+            "early start of the lab",
+            "main",
+            """if sys.argv[1:3] == ["bench", "eviction"]:
+    from vllm.benchmarks.eviction.cli import run
+
+    sys.exit(run(sys.argv[3:]))
 
 """,
         ),

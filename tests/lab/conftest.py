@@ -2,7 +2,6 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """The lab's command line, run in this process."""
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import Any
 
 import pytest
 
-from vllm.benchmarks.eviction.cli import add_cli_args, main
+from vllm.benchmarks.eviction.cli import run
 
 
 @pytest.fixture
 def lab() -> Callable[..., int]:
     """Run `vllm bench eviction` and return its exit status."""
 
-    def run(*words: str | Path) -> int:
-        parser = argparse.ArgumentParser()
-        add_cli_args(parser)
-        return main(parser.parse_args([str(word) for word in words]))
+    def run_words(*words: str | Path) -> int:
+        return run([str(word) for word in words])
 
-    return run
+    return run_words
 
 
 @pytest.fixture

@@ -136,6 +136,18 @@ def _add_output_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parquet", metavar="PATH")
 
 
+def run(words: list[str]) -> int:
+    """Run `vllm bench eviction` with these words, without the rest of the CLI.
+
+    Returns:
+        The exit status, as `main`.
+
+    """
+    parser = argparse.ArgumentParser(prog="vllm bench eviction")
+    add_cli_args(parser)
+    return main(parser.parse_args(words))
+
+
 def main(args: argparse.Namespace) -> int:
     """Run a command.
 
