@@ -24,6 +24,7 @@
 
 #include "../ghost_list.h"
 #include "../policy.h"
+#include "../queue_set.h"
 
 namespace eviction {
 
@@ -31,44 +32,43 @@ class Arc final : public Policy {
  public:
   explicit Arc(std::uint32_t num_slots)
       : Policy(num_slots),
-        t1_(links_),
-        t2_(links_),
-        state_(num_slots, 0),
+        queues_(links_),
         ghosts_(static_cast<std::size_t>(num_slots) + 1),
         b1_(ghosts_, 1),
         b2_(ghosts_, 2) {}
 
   Traits traits() const override { return {.moves_on_hit = true}; }
-  std::uint32_t size() const override { return t1_.size() + t2_.size(); }
+  std::uint32_t size() const override { return queues_.size(); }
   std::size_t num_ghosts() const override { return ghosts_.size(); }
   std::size_t ghost_limit() const override { return ghosts_.capacity(); }
-  std::size_t bytes() const override { return base_bytes() + state_.size() + ghosts_.bytes(); }
+  std::size_t bytes() const override { return base_bytes() + queues_.bytes() + ghosts_.bytes(); }
   double target() const { return target_; }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
     learn(slot, key);
     // Not asked for by an admission (a request that skipped the lookup): then it
     // moves p here.
-    bool again = state_[slot] & kHit;
     if (const GhostStore::Ghost ghost = ghosts_.find(key)) {
       const bool from_b1 = b1_.owns(ghost);
       GhostList& list = from_b1 ? b1_ : b2_;
       if (!list.expected(ghost)) from_b1 ? favour_recency() : favour_frequency();
       list.erase(ghost);
-      again = true;
+      queues_.set_note(slot, kHit);
     }
-    state_[slot] = again ? kT2 : 0;
-    enqueue(slot);
+    reinsert(slot);
   }
   void reinsert(Slot slot) override {
-    if (state_[slot] & kHit) state_[slot] = kT2;
-    enqueue(slot);
+    if (queues_.note(slot) == kHit) {
+      queues_.assign(slot, kT2);
+      queues_.set_note(slot, 0);
+    }
+    queues_.enqueue(slot);
+    bound_ghosts();
   }
-  void take(Slot slot) override { dequeue(slot); }
+  void take(Slot slot) override { queues_.dequeue(slot); }
 
   void forget(Slot slot) override {
-    if (state_[slot] & kQueued) dequeue(slot);
-    state_[slot] = 0;
+    queues_.drop(slot);
     unlearn(slot);
   }
   void number_keys(Key last) override { ghosts_.number_keys(last); }
@@ -79,18 +79,18 @@ class Arc final : public Policy {
 
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> out;
-    Slot first = t1_.front();
-    Slot second = t2_.front();
-    std::size_t t1 = t1_.size();
-    std::size_t t2 = t2_.size();
+    Slot first = queues_[kT1].front();
+    Slot second = queues_[kT2].front();
+    std::size_t t1 = queues_[kT1].size();
+    std::size_t t2 = queues_[kT2].size();
     while (out.size() < n && t1 + t2 > 0) {
       if (evict_t1(t1, t2)) {
         out.push_back(first);
-        first = t1_.next(first);
+        first = queues_[kT1].next(first);
         --t1;
       } else {
         out.push_back(second);
-        second = t2_.next(second);
+        second = queues_[kT2].next(second);
         --t2;
       }
     }
@@ -98,29 +98,19 @@ class Arc final : public Policy {
   }
 
   void clear() override {
-    t1_.clear();
-    t2_.clear();
+    queues_.clear();
     b1_.clear();
     b2_.clear();
-    state_.assign(state_.size(), 0);
     unlearn_all();
     target_ = 0.0;
     ghost_hits_ = 0;
   }
 
   void check() const override {
-    t1_.check([this](Slot slot) { require((state_[slot] & (kT2 | kQueued)) == kQueued, "arc: wrong list"); });
-    t2_.check([this](Slot slot) { require((state_[slot] & (kT2 | kQueued)) == (kT2 | kQueued), "arc: wrong list"); });
-    std::uint32_t queued = 0;
-    for (Slot slot = 0; slot < num_slots(); ++slot) {
-      if (!(state_[slot] & kQueued)) continue;
-      ++queued;
-      require(knows(slot), "arc: an evictable block has no key");
-    }
-    require(queued == size(), "arc: an evictable block is in no list");
+    queues_.check([this](Slot slot) { return knows(slot); });
     b1_.check();
     b2_.check();
-    require(t1_.size() + b1_.size() <= num_slots(), "arc: T1 and B1 are too long");
+    require(queues_[kT1].size() + b1_.size() <= num_slots(), "arc: T1 and B1 are too long");
     require(num_ghosts() <= ghost_limit(), "arc: too many ghosts");
     require(target_ >= 0.0 && target_ <= num_slots(), "arc: the target left its range");
   }
@@ -129,7 +119,7 @@ class Arc final : public Policy {
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
       const Slot slot = request.slots[i];
       if (slot != kNoSlot) {
-        state_[slot] |= kHit;
+        queues_.set_note(slot, kHit);
         continue;
       }
       // The ratio is that of the lists with the ghost still in them.
@@ -144,12 +134,8 @@ class Arc final : public Policy {
 
   Snapshot snapshot() const override {
     Snapshot out;
-    for (const SlotList* queue : {&t1_, &t2_}) {
-      for (Slot slot = queue->front(); slot != kNoSlot; slot = queue->next(slot)) out.entries.push_back(entry(slot));
-    }
-    for (Slot slot = 0; slot < num_slots(); ++slot) {  // held, but known
-      if (knows(slot) && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
-    }
+    queues_.each([this](Slot slot) { return knows(slot); },
+                 [&](Slot slot) { out.entries.push_back({keys_[slot], queues_.queue_of(slot), queues_.note(slot)}); });
     out.ghosts = {b1_.keys(), b2_.keys()};
     out.scalars = {target_};
     return out;
@@ -163,20 +149,22 @@ class Arc final : public Policy {
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
     disown(known.key);
-    state_[slot] = static_cast<std::uint8_t>((known.queue ? kT2 : 0) | (known.value ? kHit : 0));
-    if (evictable) enqueue(slot);
+    queues_.assign(slot, static_cast<std::uint8_t>(known.queue));
+    queues_.set_note(slot, static_cast<std::uint8_t>(known.value));
+    if (!evictable) return;
+    queues_.enqueue(slot);
+    bound_ghosts();
   }
 
  protected:
   Slot choose() override {
     if (size() == 0) return kNoSlot;
-    const bool from_t1 = evict_t1(t1_.size(), t2_.size());
-    const SlotList& list = from_t1 ? t1_ : t2_;
+    const bool from_t1 = evict_t1(queues_[kT1].size(), queues_[kT2].size());
+    const SlotList& list = queues_[from_t1 ? kT1 : kT2];
     const Slot slot = list.front();
     make_room_for_ghost();
-    dequeue(slot);
+    queues_.drop(slot);
     if (const Slot next = list.front(); next != kNoSlot) ghosts_.prefetch(keys_[next]);
-    state_[slot] = 0;
     GhostList& ghosts = from_t1 ? b1_ : b2_;
     if (const GhostStore::Ghost ghost = ghosts_.find(keys_[slot])) {
       // A stale block, whose content was evicted from another slot since.
@@ -191,9 +179,9 @@ class Arc final : public Policy {
   }
 
  private:
-  static constexpr std::uint8_t kT2 = 1;      // belongs to T2
-  static constexpr std::uint8_t kHit = 2;     // a request hit it since it was queued
-  static constexpr std::uint8_t kQueued = 4;  // stands in its list
+  static constexpr std::uint8_t kT1 = 0;
+  static constexpr std::uint8_t kT2 = 1;
+  static constexpr std::uint8_t kHit = 1;  // a request hit it since it was queued
 
   bool evict_t1(std::size_t t1, std::size_t t2) const {
     return t1 > 0 && (t2 == 0 || static_cast<double>(t1) > target_);
@@ -207,31 +195,17 @@ class Arc final : public Policy {
   // the ghosts of a full cache. Kept when a block comes in, as in its case IV: a
   // request for a ghost must not cost another one.
   void bound_ghosts() {
-    b1_.trim(num_slots() - t1_.size());
+    b1_.trim(num_slots() - queues_[kT1].size());
     b2_.trim(num_slots() - b1_.size());
   }
   // Several blocks can go before one comes in: then the list of case IV pays.
   void make_room_for_ghost() {
     if (ghosts_.size() < ghosts_.capacity()) return;
-    const bool l1_is_full = b1_.size() > 0 && t1_.size() + b1_.size() >= num_slots();
+    const bool l1_is_full = b1_.size() > 0 && queues_[kT1].size() + b1_.size() >= num_slots();
     (l1_is_full || b2_.size() == 0 ? b1_ : b2_).trim_one();
   }
-  Snapshot::Entry entry(Slot slot) const {
-    return {keys_[slot], (state_[slot] & kT2) ? 1u : 0u, (state_[slot] & kHit) ? 1u : 0u};
-  }
-  void enqueue(Slot slot) {
-    (state_[slot] & kT2 ? t2_ : t1_).push_back(slot);
-    state_[slot] |= kQueued;
-    bound_ghosts();
-  }
-  void dequeue(Slot slot) {
-    (state_[slot] & kT2 ? t2_ : t1_).erase(slot);
-    state_[slot] &= static_cast<std::uint8_t>(~kQueued);
-  }
 
-  SlotList t1_;
-  SlotList t2_;
-  std::vector<std::uint8_t> state_;
+  QueueSet<2> queues_;
   GhostStore ghosts_;
   GhostList b1_;
   GhostList b2_;

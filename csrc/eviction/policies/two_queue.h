@@ -22,6 +22,7 @@
 
 #include "../ghost_list.h"
 #include "../policy.h"
+#include "../queue_set.h"
 
 namespace eviction {
 
@@ -35,29 +36,26 @@ class TwoQueue final : public Policy {
   TwoQueue(std::uint32_t num_slots, const Config& config)
       : Policy(num_slots),
         config_(config),
-        in_(links_),
-        main_(links_),
-        state_(num_slots, 0),
+        queues_(links_),
         ghost_store_(static_cast<std::size_t>(config.ghost_ratio * num_slots)),
         out_(ghost_store_, 0) {}
 
   Traits traits() const override { return {}; }
-  std::uint32_t size() const override { return in_.size() + main_.size(); }
+  std::uint32_t size() const override { return queues_.size(); }
   std::size_t num_ghosts() const override { return out_.size(); }
   std::size_t ghost_limit() const override { return ghost_store_.capacity(); }
-  std::size_t bytes() const override { return base_bytes() + state_.size() + ghost_store_.bytes(); }
+  std::size_t bytes() const override { return base_bytes() + queues_.bytes() + ghost_store_.bytes(); }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
     learn(slot, key);
-    state_[slot] = out_.erase(key) ? kMain : 0;
-    enqueue(slot);
+    queues_.assign(slot, out_.erase(key) ? kMain : kIn);
+    queues_.enqueue(slot);
   }
-  void reinsert(Slot slot) override { enqueue(slot); }
-  void take(Slot slot) override { dequeue(slot); }
+  void reinsert(Slot slot) override { queues_.enqueue(slot); }
+  void take(Slot slot) override { queues_.dequeue(slot); }
 
   void forget(Slot slot) override {
-    if (state_[slot] & kQueued) dequeue(slot);
-    state_[slot] = 0;
+    queues_.drop(slot);
     unlearn(slot);
   }
   void disown(Key key) override { out_.erase(key); }
@@ -66,39 +64,29 @@ class TwoQueue final : public Policy {
 
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> victims;
-    Slot in = in_.front();
-    Slot main = main_.front();
-    std::size_t in_size = in_.size();
-    std::size_t main_size = main_.size();
+    Slot in = queues_[kIn].front();
+    Slot main = queues_[kMain].front();
+    std::size_t in_size = queues_[kIn].size();
+    std::size_t main_size = queues_[kMain].size();
     while (victims.size() < n && in_size + main_size > 0) {
       const bool first = evict_in(in_size, main_size);
       Slot& next = first ? in : main;
       victims.push_back(next);
-      next = (first ? in_ : main_).next(next);
+      next = queues_[first ? kIn : kMain].next(next);
       --(first ? in_size : main_size);
     }
     return victims;
   }
 
   void clear() override {
-    in_.clear();
-    main_.clear();
+    queues_.clear();
     out_.clear();
-    state_.assign(state_.size(), 0);
     unlearn_all();
     ghost_hits_ = 0;
   }
 
   void check() const override {
-    in_.check([this](Slot slot) { require(state_[slot] == kQueued, "2q: wrong queue"); });
-    main_.check([this](Slot slot) { require(state_[slot] == (kMain | kQueued), "2q: wrong queue"); });
-    std::uint32_t queued = 0;
-    for (Slot slot = 0; slot < num_slots(); ++slot) {
-      if (!(state_[slot] & kQueued)) continue;
-      ++queued;
-      require(knows(slot), "2q: an evictable block has no key");
-    }
-    require(queued == size(), "2q: an evictable block is in no queue");
+    queues_.check([this](Slot slot) { return knows(slot); });
     out_.check();
   }
 
@@ -107,21 +95,16 @@ class TwoQueue final : public Policy {
       const Slot slot = request.slots[i];
       if (slot == kNoSlot) {
         ghost_hits_ += out_.expect(request.keys[i]);
-      } else if (state_[slot] == (kMain | kQueued)) {
-        main_.erase(slot);
-        main_.push_back(slot);
+      } else if (queues_.queued(slot) && queues_.queue_of(slot) == kMain) {
+        queues_.move(slot, kMain);
       }
     }
   }
 
   Snapshot snapshot() const override {
     Snapshot out;
-    for (const SlotList* queue : {&in_, &main_}) {
-      for (Slot slot = queue->front(); slot != kNoSlot; slot = queue->next(slot)) out.entries.push_back(entry(slot));
-    }
-    for (Slot slot = 0; slot < num_slots(); ++slot) {  // held, but known
-      if (knows(slot) && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
-    }
+    queues_.each([this](Slot slot) { return knows(slot); },
+                 [&](Slot slot) { out.entries.push_back({keys_[slot], queues_.queue_of(slot), 0}); });
     out.ghosts = {out_.keys()};
     return out;
   }
@@ -131,42 +114,31 @@ class TwoQueue final : public Policy {
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
     out_.erase(known.key);
-    state_[slot] = known.queue ? kMain : 0;
-    if (evictable) enqueue(slot);
+    queues_.assign(slot, static_cast<std::uint8_t>(known.queue));
+    if (evictable) queues_.enqueue(slot);
   }
 
  protected:
   Slot choose() override {
     if (size() == 0) return kNoSlot;
-    const bool from_in = evict_in(in_.size(), main_.size());
-    const Slot slot = (from_in ? in_ : main_).pop_front();
+    const bool from_in = evict_in(queues_[kIn].size(), queues_[kMain].size());
+    const Slot slot = queues_[from_in ? kIn : kMain].front();
     if (from_in) remember(keys_[slot]);
-    state_[slot] = 0;
+    queues_.drop(slot);
     return slot;
   }
 
  private:
-  static constexpr std::uint8_t kMain = 1;    // belongs to Am
-  static constexpr std::uint8_t kQueued = 2;  // stands in its queue
+  static constexpr std::uint8_t kIn = 0;    // A1in
+  static constexpr std::uint8_t kMain = 1;  // Am
 
   bool evict_in(std::size_t in, std::size_t main) const {
     return in > 0 && (main == 0 || static_cast<double>(in) > config_.in_ratio * static_cast<double>(in + main));
   }
   void remember(Key key) { out_.remember(key, ghost_store_.capacity()); }
-  Snapshot::Entry entry(Slot slot) const { return {keys_[slot], (state_[slot] & kMain) ? 1u : 0u, 0}; }
-  void enqueue(Slot slot) {
-    (state_[slot] & kMain ? main_ : in_).push_back(slot);
-    state_[slot] |= kQueued;
-  }
-  void dequeue(Slot slot) {
-    (state_[slot] & kMain ? main_ : in_).erase(slot);
-    state_[slot] &= static_cast<std::uint8_t>(~kQueued);
-  }
 
   Config config_;
-  SlotList in_;
-  SlotList main_;
-  std::vector<std::uint8_t> state_;
+  QueueSet<2> queues_;
   GhostStore ghost_store_;
   GhostList out_;
 };
