@@ -4,6 +4,7 @@
 
     python -m tests.eviction.golden_counts            prints the table
     python -m tests.eviction.golden_counts --write    writes golden_counts.json
+    python -m tests.eviction.golden_counts --write s4fifo lhd    only these anew
 
 What is written comes from the naive models (a minute), what is tested from the C++: so
 neither can vouch for itself. The committed file changes only when a policy is meant to
@@ -16,7 +17,7 @@ the blocks of twelve requests at a time, as the engine does.
 import argparse
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ NUM_RUNNING = 12
 VARIANTS = {
     "lfu": {"lfu ageing=false": {"ageing": 0.0}},
     "s3fifo": {"s3fifo promotion=2": {"promotion": 2.0}},
+    "s4fifo": {"s4fifo tau_s=2 tau_g=1": {"tau_s": 2.0, "tau_g": 1.0}},
 }
 
 _accesses = cache(synthetic_trace)
@@ -86,11 +88,11 @@ def _hits_in_pool(policy: Any, num_blocks: int) -> int:
     return total
 
 
-def golden_counts(make: Make = make_policy) -> dict[str, Table]:
+def golden_counts(names: Sequence[str], make: Make = make_policy) -> dict[str, Table]:
     counts: dict[str, Table] = {"accesses": {}, "requests": {}}
     cases = [
         (name, label, parameters)
-        for name in native_policies()
+        for name in names
         for label, parameters in variants(name).items()
     ]
     for name, label, parameters in tqdm(cases, unit="policy"):
@@ -115,15 +117,22 @@ def as_json(counts: dict[str, Table]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="POLICY", help="default: all")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
-    write = parser.parse_args().write
-    counts = golden_counts(naive if write else make_policy)
+    args = parser.parse_args()
+    names = args.names or native_policies()
+    counts = golden_counts(names, naive if args.write else make_policy)
     for kind, sizes in (("accesses", CAPACITIES), ("requests", POOL_SIZES)):
-        print(f"{kind:20}", *(f"{size:>7}" for size in sizes))
+        print(f"{kind:22}", *(f"{size:>7}" for size in sizes))
         for label, hits in counts[kind].items():
-            print(f"  {label:18}", *(f"{count:>7}" for count in hits))
-    if write:
-        FILE.write_text(as_json(counts))
+            print(f"  {label:20}", *(f"{count:>7}" for count in hits))
+    if not args.write:
+        return
+    if args.names:
+        written = json.loads(FILE.read_text())
+        for kind, table in counts.items():
+            counts[kind] = dict(sorted((written[kind] | table).items()))
+    FILE.write_text(as_json(counts))
 
 
 if __name__ == "__main__":

@@ -90,6 +90,13 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "ghost_ratio": ghost_ratios,
         "promotion": st.integers(1, 3),
     },
+    "s4fifo": {
+        "rho_s": shares,
+        "rho_g": ghost_ratios,
+        "kappa": st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+        "tau_s": st.integers(1, 3),
+        "tau_g": st.integers(0, 1),
+    },
 }
 
 

@@ -277,6 +277,30 @@ def test_s3fifo_forgets_the_oldest_ghost():
     assert cache.policy.ghost_hits == 1
 
 
+# ---- S4-FIFO ----
+
+
+def test_s4fifo_does_not_count_uses_within_a_moment():
+    # Half of the small queue must have entered since: of four blocks two.
+    cache = Letters("s4fifo", 4, {"rho_s": 0.5, "kappa": 0.5})
+    cache.play("ABCD")
+    assert cache.play("DB") == ["hit", "hit"]  # D is too young for it to count
+    # A was not used. B was, and is promoted; C and D were not, as it counts.
+    assert cache.play("EFG") == ["A", "C", "D"]
+
+
+def test_s4fifo_remembers_what_was_used_once():
+    knobs = {"rho_s": 0.5, "rho_g": 1.0, "kappa": 0, "tau_s": 2, "tau_g": 1}
+    cache = Letters("s4fifo", 3, knobs)
+    cache.play("ABC")
+    assert cache.play("B") == ["hit"]
+    assert cache.play("DE") == ["A", "B"]  # B had too few uses to stay
+    assert cache.policy.num_ghosts == 1  # but is remembered, and A is not
+    assert cache.play("B") == ["C"]  # main B
+    assert cache.play("FG") == ["D", "E"]
+    assert cache.play("B") == ["hit"]
+
+
 # ---- SIEVE ----
 
 

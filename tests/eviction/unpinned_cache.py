@@ -13,7 +13,7 @@ from vllm._eviction_C import make_policy
 
 MOVES_ON_HIT = {
     **dict.fromkeys(("lru", "slru", "arc", "lfu", "lirs", "lecar"), True),
-    **dict.fromkeys(("s3fifo", "sieve", "2q"), False),
+    **dict.fromkeys(("s3fifo", "s4fifo", "sieve", "2q"), False),
 }
 
 

@@ -81,6 +81,16 @@ const std::map<std::string, Factory>& catalogue() {
          config.promotion = static_cast<int>(read("promotion", config.promotion));
          return std::make_unique<S3Fifo>(slots, config);
        }},
+      {"s4fifo",
+       [](std::uint32_t slots, Reader& read) {
+         S3Fifo::Config config;
+         config.small_ratio = read("rho_s", config.small_ratio);
+         config.ghost_ratio = read("rho_g", config.ghost_ratio);
+         config.kappa = read("kappa", 0.25);
+         config.promotion = static_cast<int>(read("tau_s", config.promotion));
+         config.remembered_uses = static_cast<int>(read("tau_g", config.remembered_uses));
+         return std::make_unique<S3Fifo>(slots, config);
+       }},
       {"sieve", [](std::uint32_t slots, Reader&) { return std::make_unique<Sieve>(slots); }},
       {"slru",
        [](std::uint32_t slots, Reader& read) {

@@ -6,7 +6,14 @@ Where a policy has no ghosts these hold all the more.
 """
 
 # ghost_limit is at most this many times the slots, and one. The headers say so.
-MOST_GHOSTS = {"s3fifo": 0.9, "arc": 1.0, "2q": 0.5, "lirs": 0.75, "lecar": 0.5}
+MOST_GHOSTS = {
+    "s3fifo": 0.9,
+    "s4fifo": 0.9,
+    "arc": 1.0,
+    "2q": 0.5,
+    "lirs": 0.75,
+    "lecar": 0.5,
+}
 
 
 def is_remembered(policy, key: int) -> bool:

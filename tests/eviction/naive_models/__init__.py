@@ -12,7 +12,12 @@ that matter to them.
 """
 
 from tests.eviction.naive_models.base import NaiveModel
-from tests.eviction.naive_models.fifo import NaiveS3Fifo, NaiveSieve, NaiveTwoQueue
+from tests.eviction.naive_models.fifo import (
+    NaiveS3Fifo,
+    NaiveS4Fifo,
+    NaiveSieve,
+    NaiveTwoQueue,
+)
 from tests.eviction.naive_models.frequency import NaiveLfu
 from tests.eviction.naive_models.lecar import NaiveLeCaR
 from tests.eviction.naive_models.lirs import NaiveLirs
@@ -27,6 +32,7 @@ __all__ = [
     "NaiveLru",
     "NaiveModel",
     "NaiveS3Fifo",
+    "NaiveS4Fifo",
     "NaiveSieve",
     "NaiveSlru",
     "NaiveTwoQueue",
@@ -39,6 +45,7 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveSlru,
         NaiveArc,
         NaiveS3Fifo,
+        NaiveS4Fifo,
         NaiveSieve,
         NaiveTwoQueue,
         NaiveLfu,

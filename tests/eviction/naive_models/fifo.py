@@ -71,6 +71,9 @@ class NaiveS3Fifo(NaiveModel):
         small_ratio: Share of the small queue.
         ghost_ratio: Ghosts, as a share of the capacity.
         promotion: Uses that lead from the small to the main queue.
+        kappa: S4-FIFO's age, as a share of the small queue, before which uses do not
+            count.
+        remembered_uses: S4-FIFO's tau_G; see `NaiveS4Fifo`.
         libcachesim: Its rules where they are not ours, for comparisons only. The
             small queue is evicted from while the main queue is within *its* share
             of the capacity, in place of once it has used up its own, and until
@@ -88,9 +91,13 @@ class NaiveS3Fifo(NaiveModel):
         small_ratio: float = 0.1,
         ghost_ratio: float = 0.9,
         promotion: int = 1,
+        kappa: float = 0.0,
+        remembered_uses: int = 0,
         libcachesim: bool = False,
     ):
         self.small_ratio = small_ratio
+        self.kappa = kappa
+        self.remembered_uses = remembered_uses
         self.ghost_limit = int(ghost_ratio * num_slots)
         self.promotion = promotion
         self.libcachesim = libcachesim
@@ -106,9 +113,13 @@ class NaiveS3Fifo(NaiveModel):
         self.ghost_keys: list[int] = []
         self.asked: set[int] = set()  # were ghosts; libcachesim's rule only
         self.evicted = False
+        self.arrivals: dict[int, int] = {}  # slot -> its number, also in use
+        self.arrived = 0
 
     def insert(self, slot: int, key: int) -> None:
         self.key[slot] = key
+        self.arrivals[slot] = self.arrived
+        self.arrived += 1
         if key in self.ghost_keys or key in self.asked:
             self.disown(key)
             self.asked.discard(key)
@@ -140,7 +151,8 @@ class NaiveS3Fifo(NaiveModel):
     def admit(self, serial: int, keys: Keys, slots: Slots, now: float) -> None:
         for key, slot in zip(keys, slots, strict=True):
             if slot is not None:
-                self.uses[slot] = min(3, self.uses.get(slot, 0) + 1)
+                if self._is_old(slot):
+                    self.uses[slot] = min(3, self.uses.get(slot, 0) + 1)
             elif key in self.ghost_keys:
                 self.ghost_hits += 1
                 if self.libcachesim:
@@ -161,7 +173,8 @@ class NaiveS3Fifo(NaiveModel):
                     self.main.append(slot)
                     stay_with_small = self.libcachesim
                     continue
-                self._add_ghost(self.key[slot])
+                if self.uses.get(slot, 0) >= self.remembered_uses:
+                    self._add_ghost(self.key[slot])
                 self._drop(slot)
                 return slot
             slot = self.main.pop(0)
@@ -175,6 +188,12 @@ class NaiveS3Fifo(NaiveModel):
 
     def ghosts(self) -> list[int]:
         return self.ghost_keys
+
+    def _is_old(self, slot: int) -> bool:
+        if self.kappa == 0 or slot in self.of_main:
+            return True
+        age = self.arrived - self.arrivals.get(slot, self.arrived)
+        return age >= self.kappa * len(self.small)
 
     def _small_is_due(self) -> bool:
         if not self.small or not self.main:
@@ -193,6 +212,34 @@ class NaiveS3Fifo(NaiveModel):
         self.key.pop(slot, None)
         self.uses.pop(slot, None)
         self.of_main.discard(slot)
+        self.arrivals.pop(slot, None)
+
+
+class NaiveS4Fifo(NaiveS3Fifo):
+    """OSDI'26: the knobs of S3-FIFO.
+
+    Args:
+        num_slots: Capacity.
+        rho_s: Share of the small queue.
+        rho_g: Ghosts, as a share of the capacity.
+        kappa: Age before which uses do not count, as a share of the small queue.
+        tau_s: Uses that lead from the small to the main queue.
+        tau_g: Uses that make a block worth remembering.
+
+    """
+
+    name = "s4fifo"
+
+    def __init__(
+        self,
+        num_slots: int,
+        rho_s: float = 0.1,
+        rho_g: float = 0.9,
+        kappa: float = 0.25,
+        tau_s: int = 1,
+        tau_g: int = 0,
+    ):
+        super().__init__(num_slots, rho_s, rho_g, tau_s, kappa, tau_g)
 
 
 class NaiveTwoQueue(NaiveModel):

@@ -69,6 +69,25 @@ class S3FIFOConfig:
 
 
 @dataclass
+class S4FIFOConfig:
+    """Parameters of `s4fifo`, under the names that its paper has for them."""
+
+    rho_s: Annotated[float, Interval(ge=0.05, le=0.9)] = 0.1
+    """Share of the evictable blocks that the small queue may hold before it is
+    evicted from."""
+    rho_g: Annotated[float, Interval(ge=0, le=6)] = 0.9
+    """Evicted blocks that are remembered, as a share of the pool."""
+    kappa: Annotated[float, Interval(ge=0, le=1)] = 0.25
+    """A use counts only when as many blocks as this share of the small queue have
+    entered it since: uses within a moment are one burst. The paper has 0 or 0.25."""
+    tau_s: Annotated[int, Interval(ge=1, le=3)] = 1
+    """Uses in the small queue that lead to the main queue. The paper has 1 or 2."""
+    tau_g: Annotated[int, Interval(ge=0, le=1)] = 0
+    """Uses that a block must have had to be remembered when it leaves the small
+    queue. With 1, `tau_s` must be more, or nothing is remembered."""
+
+
+@dataclass
 class SLRUConfig:
     """Parameters of `slru`."""
 
@@ -143,6 +162,12 @@ _NATIVE = {
             "s3fifo",
             "new blocks that were not used again soon",
             S3FIFOConfig,
+            ghosts=True,
+        ),
+        _native(
+            "s4fifo",
+            "as s3fifo, with more knobs; uses within a moment do not count",
+            S4FIFOConfig,
             ghosts=True,
         ),
         _native("sieve", "the oldest block not used since the hand passed"),
