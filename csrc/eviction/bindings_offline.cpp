@@ -18,6 +18,14 @@ namespace {
 template <typename T>
 using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+// A copy of the values as a numpy array.
+template <typename T>
+nb::object to_numpy(const std::vector<T>& values) {
+  auto* copy = new std::vector<T>(values);
+  nb::capsule owner(copy, [](void* at) noexcept { delete static_cast<std::vector<T>*>(at); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
+}
+
 template <typename T>
 std::span<const T> view(const Column<T>& column) {
   return {column.data(), column.size()};
@@ -97,6 +105,9 @@ void bind_simulator(nb::module_& module) {
       .def_prop_ro("done", [](const Replay& replay) { return replay.simulator.done(); })
       .def_prop_ro("next_time", [](const Replay& replay) { return replay.simulator.next_time(); })
       .def_prop_ro("counts", &counts_of)
+      .def_prop_ro(
+          "hits", [](const Replay& replay) { return to_numpy(replay.simulator.hits()); },
+          "uint32 (requests,); blocks that each request hit. A copy.")
       .def_prop_ro("evictions", [](Replay& replay) { return replay.simulator.pool().queue().evictions(); })
       .def_prop_ro("ghost_hits", [](Replay& replay) { return replay.simulator.pool().queue().ghost_hits(); })
       .def_prop_ro("bytes", [](Replay& replay) { return replay.simulator.pool().bytes(); })
@@ -167,10 +178,16 @@ void bind_shadow_set(nb::module_& module) {
       });
 }
 
+template <typename Work>
+auto without_gil(Work work) {
+  nb::gil_scoped_release release;
+  return work();
+}
+
 // The trace is numbered once for all capacities.
 void bind_oracles(nb::module_& module) {
   const auto plain = [](const OracleCounts& counts) {
-    return std::tuple(counts.query_blocks, counts.hit_blocks, counts.evictions);
+    return nb::make_tuple(counts.query_blocks, counts.hit_blocks, counts.evictions, to_numpy(counts.hits));
   };
   nb::class_<OracleTrace>(module, "OracleTrace", "What the oracles replay; see csrc/eviction/oracles.")
       .def(
@@ -187,17 +204,13 @@ void bind_oracles(nb::module_& module) {
       .def(
           "belady",
           [plain](const OracleTrace& trace, std::uint32_t capacity) {
-            nb::gil_scoped_release release;
-            return plain(Belady::replay(trace, capacity));
+            return plain(without_gil([&] { return Belady::replay(trace, capacity); }));
           },
-          "capacity"_a, "Return (query blocks, hit blocks, evictions).")
+          "capacity"_a, "Return (query blocks, hit blocks, evictions, hit blocks of each request).")
       .def(
           "infinite",
-          [plain](const OracleTrace& trace) {
-            nb::gil_scoped_release release;
-            return plain(replay_infinite(trace));
-          },
-          "Return (query blocks, hit blocks, evictions).");
+          [plain](const OracleTrace& trace) { return plain(without_gil([&] { return replay_infinite(trace); })); },
+          "Return (query blocks, hit blocks, evictions, hit blocks of each request).");
 }
 
 }  // namespace

@@ -81,6 +81,7 @@ void Simulator::admit_waiting(double now) {
     ++counts_.requests;
     counts_.query_blocks += prompt_blocks;
     counts_.hit_blocks += admitted.hits;
+    hits_[request] = admitted.hits;
     counts_.query_tokens += prompt_tokens;
     counts_.hit_tokens += hit_tokens;
     counts_.waited += now - trace_.arrivals[request];

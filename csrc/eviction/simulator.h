@@ -49,7 +49,8 @@ class Simulator {
       : trace_(trace),
         block_size_(block_size),
         service_(service),
-        pool_(std::move(policy), {{0}, block_size, cost}, true) {
+        pool_(std::move(policy), {{0}, block_size, cost}, true),
+        hits_(trace.arrivals.size(), 0) {
     if (trace.last_key != kNoKey) pool_.number_keys(trace.last_key);
   }
 
@@ -68,6 +69,8 @@ class Simulator {
   void hand_over(ShadowSet& shadows, std::size_t candidate);
 
   const Counts& counts() const { return counts_; }
+  // Blocks that each request hit, in the trace's order; zero before its admission.
+  const std::vector<std::uint32_t>& hits() const { return hits_; }
   Pool& pool() { return pool_; }
 
  private:
@@ -105,6 +108,7 @@ class Simulator {
   std::size_t running_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   Counts counts_;
+  std::vector<std::uint32_t> hits_;
 };
 
 }  // namespace eviction

@@ -10,7 +10,7 @@ import signal
 import numpy as np
 import pytest
 
-from vllm.benchmarks.eviction import sweep
+from vllm.benchmarks.eviction import grid, jobs, sweep
 from vllm.benchmarks.eviction.policy_list import LabPolicy, parse_policies
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.benchmarks.eviction.trace_shared import TraceOwner, attach
@@ -101,7 +101,7 @@ def test_the_plot_has_every_point(lab, write, tmp_path):
 
 
 def test_an_interrupt_keeps_a_coarse_curve(lab, write, tmp_path, monkeypatch):
-    real = sweep.grid.run_one
+    real = grid.run_one
     done = []
 
     def interrupted(*args):
@@ -110,7 +110,7 @@ def test_an_interrupt_keeps_a_coarse_curve(lab, write, tmp_path, monkeypatch):
         done.append(args)
         return real(*args)
 
-    monkeypatch.setattr(sweep.grid, "run_one", interrupted)
+    monkeypatch.setattr(grid, "run_one", interrupted)
     out, plot = tmp_path / "out.json", tmp_path / "out.png"
     words = ["--num-capacities", 5, "--policies", "lru", "--workers", 1]
     words += ["--json", out, "--plot", plot]
@@ -128,9 +128,9 @@ def test_an_interrupt_ends_the_workers_and_removes_the_memory(monkeypatch):
             super().__init__(trace)
             owners.append(self)
 
-    monkeypatch.setattr(sweep, "TraceOwner", Watched)
+    monkeypatch.setattr(jobs, "TraceOwner", Watched)
     policies = parse_policies("lru,arc")
-    rows = sweep.run_sweep(tiny_trace(), [3, 4], policies, None, workers=2)
+    rows = sweep.run_grid(tiny_trace(), [3, 4], policies, workers=2)
     next(rows)
     with pytest.raises(KeyboardInterrupt):
         rows.throw(KeyboardInterrupt)
@@ -150,7 +150,7 @@ class Fatal(LabPolicy):
 
 def test_a_killed_worker_is_one_line():
     policies = [Fatal("lru", "lru", {})]
-    rows = sweep.run_sweep(tiny_trace(), [3, 4], policies, None, workers=2)
+    rows = sweep.run_grid(tiny_trace(), [3, 4], policies, workers=2)
     with pytest.raises(ValueError, match="a worker was ended"):
         list(rows)
 

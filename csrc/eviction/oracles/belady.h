@@ -62,7 +62,8 @@ class Belady {
     std::uint32_t at = 0;
     for (const OracleTrace::Request& request : trace_.requests()) {
       counts.query_blocks += request.prompt;
-      counts.hit_blocks += find(request);
+      counts.hits.push_back(find(request));
+      counts.hit_blocks += counts.hits.back();
       keep(request);
       for (; size_ > capacity_; --size_) {
         resident_[heap_.front().id] = false;

@@ -16,6 +16,7 @@ inline OracleCounts replay_infinite(const OracleTrace& trace) {
     while (hits < request.findable && resident[trace.id(request.first + hits)]) ++hits;
     counts.query_blocks += request.prompt;
     counts.hit_blocks += hits;
+    counts.hits.push_back(hits);
     for (std::uint32_t i = 0; i < request.all; ++i) resident[trace.id(request.first + i)] = true;
   }
   return counts;

@@ -20,7 +20,8 @@ namespace eviction {
 struct OracleCounts {
   std::uint64_t query_blocks = 0;  // full blocks of prompts
   std::uint64_t hit_blocks = 0;
-  std::uint64_t evictions = 0;  // blocks dropped, those that were never kept included
+  std::uint64_t evictions = 0;      // blocks dropped, those that were never kept included
+  std::vector<std::uint32_t> hits;  // of each request, blocks
 };
 
 class OracleTrace {

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vllm.benchmarks.eviction.policy_list import ORACLES, parse_policies
+from vllm.benchmarks.eviction.policy_list import ORACLES, candidates, parse_policies
 from vllm.v1.core.eviction.registry import get_policy, policy_names
 
 INTERRUPTED = 130
@@ -59,14 +59,34 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
         help="points of a curve (default: %(default)s)",
     )
     _add_policy_args(sweep)
-    sweep.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes, which share the trace (default: one for each core)",
-    )
+    _add_workers_arg(sweep)
     sweep.add_argument("--plot", metavar="PATH", help="of .png, .pdf or .svg")
     _add_output_args(sweep)
+
+    advise = commands.add_parser(
+        "advise", help="in words: which policy, what is left to win, more memory"
+    )
+    _add_trace_args(advise)
+    advise.add_argument(
+        "--capacity", required=True, metavar="BLOCKS", help="size of the pool in blocks"
+    )
+    advise.add_argument(
+        "--policies",
+        default="lru,s3fifo,arc",
+        metavar="NAMES",
+        help="to choose from, adaptive among them or not (default: %(default)s)",
+    )
+    advise.add_argument(
+        "--window",
+        metavar="SECONDS",
+        help="of adaptive, separated by commas, tried beside its default rule where "
+        "policies trade places (default: 60,300,900)",
+    )
+    advise.add_argument(
+        "--slice", type=float, metavar="SECONDS", help="(default: about 24 of them)"
+    )
+    _add_workers_arg(advise)
+    advise.add_argument("--json", metavar="PATH", help="- for standard output")
 
     describe = commands.add_parser("describe", help="what a trace is made of")
     _add_trace_args(describe)
@@ -130,6 +150,15 @@ def _add_policy_args(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_workers_arg(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes, which share the trace (default: one for each core)",
+    )
+
+
 def _add_output_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="PATH", help="- for standard output")
     parser.add_argument("--csv", metavar="PATH", help="- for standard output")
@@ -167,7 +196,8 @@ def _print_fault(text: str) -> None:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.grid import check_capacities, run_grid
+    from vllm.benchmarks.eviction.grid import check_capacities
+    from vllm.benchmarks.eviction.sweep import run_grid
     from vllm.benchmarks.eviction.tables import check_outputs, write_table
 
     capacities = _capacities(args.capacity)
@@ -176,7 +206,7 @@ def _replay(args: argparse.Namespace) -> int:
     trace = _load(args)
     check_capacities(trace, capacities)
     rows, status = _collect(
-        enumerate(run_grid(trace, capacities, policies, args.window)),
+        run_grid(trace, capacities, policies, args.window),
         len(capacities) * len(policies),
     )
     write_table(rows, args, _HIT_RATE)
@@ -184,22 +214,29 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.sweep import run_sweep, sweep_capacities
+    from vllm.benchmarks.eviction.sweep import (
+        coarse_first,
+        run_grid,
+        sweep_capacities,
+    )
     from vllm.benchmarks.eviction.sweep_plot import check_plot, draw_sweep
     from vllm.benchmarks.eviction.tables import check_outputs, write_table
 
-    workers = args.workers
-    if workers is None:
-        workers = len(os.sched_getaffinity(0))
-    if workers < 1:
-        raise ValueError(f"--workers is {workers}: must be 1 or more.")
+    workers = _workers(args)
     policies = parse_policies(args.policies, args.window)
     check_outputs(args)
     check_plot(args.plot)
     trace = _load(args)
     capacities = sweep_capacities(trace, args.num_capacities)
     rows, status = _collect(
-        run_sweep(trace, capacities, policies, args.window, workers),
+        run_grid(
+            trace,
+            capacities,
+            policies,
+            args.window,
+            workers,
+            coarse_first(len(capacities)),
+        ),
         len(capacities) * len(policies),
     )
     write_table(rows, args, _HIT_RATE)
@@ -228,6 +265,57 @@ def _collect(
         _print_fault(f"after {len(rows)} of {total} replays: {error}")
         status = 2
     return [rows[number] for number in sorted(rows)], status
+
+
+def _workers(args: argparse.Namespace) -> int:
+    workers = args.workers
+    if workers is None:
+        workers = len(os.sched_getaffinity(0))
+    if workers < 1:
+        raise ValueError(f"--workers is {workers}: must be 1 or more.")
+    return workers
+
+
+def _advise(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.advise import WINDOWS, advise
+    from vllm.benchmarks.eviction.grid import check_capacities
+    from vllm.benchmarks.eviction.tables import check_outputs, write_advice
+
+    capacities = _capacities(args.capacity)
+    if len(capacities) > 1:
+        raise ValueError(f"--capacity is {args.capacity}: advise takes one.")
+    workers = _workers(args)
+    policies = candidates(args.policies)
+    windows = WINDOWS if args.window is None else _seconds("--window", args.window)
+    width = None if args.slice is None else _seconds("--slice", str(args.slice))[0]
+    check_outputs(args)
+    trace = _load(args)
+    check_capacities(trace, capacities)
+    try:
+        advice = advise(trace, capacities[0], policies, windows, width, workers)
+    except KeyboardInterrupt:
+        print("Interrupted: no advice without all replays.", file=sys.stderr)
+        return INTERRUPTED
+    write_advice(
+        advice,
+        {
+            "trace": args.trace,
+            "capacity": capacities[0],
+            "block_size": trace.block_size,
+        },
+        args.json,
+    )
+    return 0
+
+
+def _seconds(flag: str, text: str) -> list[float]:
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = [0.0]
+    if not all(0 < each < float("inf") for each in found):
+        raise ValueError(f"{flag} is {text}: must be seconds, more than 0.")
+    return list(dict.fromkeys(found))
 
 
 def _describe(args: argparse.Namespace) -> int:
@@ -340,6 +428,7 @@ def _capacities(text: str) -> list[int]:
 _COMMANDS = {
     "replay": _replay,
     "sweep": _sweep,
+    "advise": _advise,
     "describe": _describe,
     "policies": _policies,
     "convert": _convert,

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Replays a trace at several capacities under several policies, row by row.
+"""One replay of a trace, and its row in a table."""
 
-Rows come one at a time, so that an interrupt loses only the one in work.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import LabPolicy
@@ -41,31 +37,6 @@ def check_capacities(trace: Trace, capacities: Sequence[int]) -> None:
             f"{trace.arrivals[index]:.3f} s, {trace.prompt_tokens[index]} tokens in, "
             f"{trace.output_tokens[index]} out) needs {needed}."
         )
-
-
-def run_grid(
-    trace: Trace,
-    capacities: Sequence[int],
-    policies: Sequence[LabPolicy],
-    window: float | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Yield a row of measures for each replay, capacity by capacity.
-
-    Args:
-        trace: Requests.
-        capacities: Blocks of the pool.
-        policies: To compare.
-        window: Of `adaptive`, seconds.
-
-    """
-    total = len(capacities) * len(policies)
-    with tqdm(total=total, unit="replay", disable=None) as bar:
-        for capacity in capacities:
-            for policy in policies:
-                bar.set_description(f"{policy.label} at {capacity:,}")
-                result = run_one(trace, capacity, policy, window)
-                bar.update()
-                yield make_row(capacity, policy, result)
 
 
 def run_one(

@@ -6,6 +6,8 @@ They replay requests one after the other, in order of arrival, with nothing in u
 between them; see `csrc/eviction/oracles`.
 """
 
+import numpy as np
+
 from vllm.benchmarks.eviction.replay import Result
 from vllm.benchmarks.eviction.trace import Trace
 
@@ -23,9 +25,9 @@ def replay_oracle(trace: Trace, num_blocks: int, name: str) -> Result:
 
     """
     if name == "belady":
-        queries, hits, evictions = trace.for_oracles.belady(num_blocks)
+        queries, hits, evictions, each = trace.for_oracles.belady(num_blocks)
     else:
-        queries, hits, evictions = trace.for_oracles.infinite()
+        queries, hits, evictions, each = trace.for_oracles.infinite()
     return Result(
         hit_rate=hits / queries if queries else 0.0,
         query_blocks=queries,
@@ -34,4 +36,7 @@ def replay_oracle(trace: Trace, num_blocks: int, name: str) -> Result:
         refused=0,
         mean_wait=0.0,
         evictions=evictions,
+        query_tokens=int(trace.prompt_tokens.sum(dtype=np.int64)),
+        hit_tokens=hits * trace.block_size,
+        hits=each,
     )

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from vllm.v1.core.eviction.adaptive_config import resolve_candidates
 from vllm.v1.core.eviction.config import parse_config, validate_eviction
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, nearest, policy_names
 
@@ -79,6 +80,27 @@ def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
             get_policy(name)
             parse_config(name, config)
         policies.append(LabPolicy(label, name, config))
+    return policies
+
+
+def candidates(text: str) -> list[LabPolicy]:
+    """Read the policies that `advise` compares; `adaptive` goes without saying.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    policies = [each for each in parse_policies(text) if each.name != MANAGER]
+    for each in policies:
+        if each.offline:
+            raise ValueError(
+                f"--policies has {each.label!r}: advise compares what an engine can "
+                "run, and replays the oracles anyway."
+            )
+    if not policies:
+        raise ValueError(f"--policies is {text}: must name a policy to compare with.")
+    if len(policies) > 1:
+        resolve_candidates([{"name": each.name, **each.config} for each in policies])
     return policies
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from vllm._eviction_C import (
     ServiceModel,
     ShadowSet,
@@ -54,6 +55,10 @@ class Result:
         evictions: Blocks.
         switches: (seconds, name) of each change of policy.
         decisions: Of the rule, under `adaptive`.
+        query_tokens: Of all prompts.
+        hit_tokens: Those of the hit blocks.
+        ghost_hits: Queried blocks that had been evicted not long before.
+        hits: uint32 (requests,); blocks that each request of the trace hit.
 
     """
 
@@ -66,6 +71,12 @@ class Result:
     evictions: int
     switches: list[tuple[float, str]] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    ghost_hits: int = 0
+    hits: NDArray[np.uint32] = field(
+        default_factory=lambda: np.zeros(0, np.uint32), compare=False, repr=False
+    )
 
 
 def replay(
@@ -192,4 +203,8 @@ def _result(simulator: Simulator) -> Result:
         refused=counts["refused"],
         mean_wait=counts["waited"] / max(1, counts["requests"]),
         evictions=simulator.evictions,
+        query_tokens=counts["query_tokens"],
+        hit_tokens=counts["hit_tokens"],
+        ghost_hits=simulator.ghost_hits,
+        hits=simulator.hits,
     )

@@ -6,26 +6,15 @@ Curves are what was measured: they may cross, and may fall where a pool grows. N
 smooths them.
 """
 
-import multiprocessing
-import signal
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from vllm.benchmarks.eviction import grid
+from vllm.benchmarks.eviction.jobs import Job, run_jobs
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.benchmarks.eviction.trace_shared import (
-    TraceOwner,
-    attach_for_life,
-    attached_trace,
-)
 
 
 def sweep_capacities(trace: Trace, number: int) -> list[int]:
@@ -65,12 +54,13 @@ def coarse_first(number: int) -> list[int]:
     return list(order)
 
 
-def run_sweep(
+def run_grid(
     trace: Trace,
     capacities: Sequence[int],
     policies: Sequence[LabPolicy],
-    window: float | None,
-    workers: int,
+    window: float | None = None,
+    workers: int = 1,
+    order: Sequence[int] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row of measures as it is done, with its place.
 
@@ -80,6 +70,7 @@ def run_sweep(
         policies: To compare.
         window: Of `adaptive`, seconds.
         workers: Processes; with 1 this one does the work.
+        order: Places of the capacities in the order of their replays.
 
     Yields:
         The place of the row, counted capacity by capacity, and the row.
@@ -90,78 +81,9 @@ def run_sweep(
     """
     width = len(policies)
     places = [
-        i * width + j for i in coarse_first(len(capacities)) for j in range(width)
+        i * width + j for i in order or range(len(capacities)) for j in range(width)
     ]
-    jobs = [(at, capacities[at // width], policies[at % width]) for at in places]
-    with tqdm(total=len(jobs), unit="replay", disable=None) as progress:
-        done = (
-            _in_this_process(trace, jobs, window)
-            if workers == 1
-            else _in_workers(trace, jobs, window, workers)
-        )
-        for place, row in done:
-            progress.set_description(f"{row['policy']} at {row['capacity']:,}")
-            progress.update()
-            yield place, row
-
-
-_Job = tuple[int, int, LabPolicy]
-_Done = tuple[int, dict[str, Any]]
-
-
-def _in_this_process(
-    trace: Trace, jobs: Sequence[_Job], window: float | None
-) -> Iterator[_Done]:
-    for place, capacity, policy in jobs:
-        result = grid.run_one(trace, capacity, policy, window)
-        yield place, grid.make_row(capacity, policy, result)
-
-
-def _in_workers(
-    trace: Trace, jobs: Sequence[_Job], window: float | None, workers: int
-) -> Iterator[_Done]:
-    before = set(multiprocessing.active_children())
-    with TraceOwner(trace) as shared:
-        # Not forked: a fork of a process with threads may hang.
-        pool = ProcessPoolExecutor(
-            min(workers, len(jobs)),
-            multiprocessing.get_context("spawn"),
-            attach_for_life,
-            (shared,),
-        )
-        try:
-            with _interrupt_ignored():
-                futures: list[Future[_Done]] = [
-                    pool.submit(_replay, job, window) for job in jobs
-                ]
-            for future in as_completed(futures):
-                yield future.result()
-            pool.shutdown()
-        except BrokenProcessPool:
-            raise ValueError(
-                "a worker was ended from outside, perhaps for want of memory; "
-                "fewer --workers take less."
-            ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            # A replay in work takes no notice of a shutdown.
-            for child in set(multiprocessing.active_children()) - before:
-                child.terminate()
-                child.join()
-
-
-def _replay(job: _Job, window: float | None) -> _Done:
-    return next(_in_this_process(attached_trace(), [job], window))
-
-
-@contextmanager
-def _interrupt_ignored() -> Iterator[None]:
-    """Let processes started meanwhile leave Ctrl-C to this one."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    jobs = [Job(capacities[at // width], policies[at % width], window) for at in places]
+    for number, result in run_jobs(trace, jobs, workers):
+        job = jobs[number]
+        yield places[number], grid.make_row(job.capacity, job.policy, result)

@@ -10,10 +10,14 @@ import csv
 import importlib.util
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vllm.benchmarks.eviction.advise import Advice
 
 Row = dict[str, Any]
 
@@ -26,12 +30,13 @@ def check_outputs(args: argparse.Namespace) -> None:
 
     """
     for flag in ("json", "csv", "parquet"):
-        path = getattr(args, flag)
+        path = getattr(args, flag, None)
         if path and path != "-" and not Path(path).absolute().parent.is_dir():
             raise ValueError(f"--{flag} is {path}: its folder does not exist.")
-    if args.parquet == "-":
+    parquet = getattr(args, "parquet", None)
+    if parquet == "-":
         raise ValueError("--parquet is -: must be a file.")
-    if args.parquet and importlib.util.find_spec("pyarrow") is None:
+    if parquet and importlib.util.find_spec("pyarrow") is None:
         raise ValueError(
             "--parquet needs pyarrow: pip install -r requirements/bench.txt."
         )
@@ -62,6 +67,34 @@ def write_table(rows: Sequence[Row], args: argparse.Namespace, title: str) -> No
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), args.parquet)
     if "-" not in (args.json, args.csv) and rows:
         _print(rows, title)
+
+
+def write_advice(advice: "Advice", about: dict[str, Any], path: str | None) -> None:
+    """Write an advice for people, unless its JSON goes to standard output.
+
+    Args:
+        advice: Of `advise`.
+        about: What it was made from, for the JSON.
+        path: Of the JSON; - is standard output.
+
+    """
+    if path:
+        with _opened(path) as file:
+            json.dump(about | advice.to_json(), file, indent=1)
+            file.write("\n")
+    if path != "-":
+        for finding in advice.findings:
+            print(textwrap.fill(finding.text, 88, subsequent_indent="  "))
+        slices = advice.slices
+        rows = [
+            {"from_s": i * slices.width, "prompt_blocks": int(slices.prompt_blocks[i])}
+            | {
+                name: hits[i] / max(1, int(slices.prompt_blocks[i]))
+                for name, hits in advice.hits.items()
+            }
+            for i in range(len(slices))
+        ]
+        _print(rows, "Hit blocks over full prompt blocks, by time of arrival")
 
 
 def _opened(path: str) -> Any:

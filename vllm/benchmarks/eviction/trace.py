@@ -58,5 +58,5 @@ class Trace:
 
     def infinite_hit_rate(self) -> float:
         """Prefix hits over full prompt blocks with a cache that never evicts."""
-        queries, hits, _ = self.for_oracles.infinite()
+        queries, hits, *_ = self.for_oracles.infinite()
         return hits / queries if queries else 0.0

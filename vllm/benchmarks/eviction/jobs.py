@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Replays of one trace, in this process or over several that share the trace."""
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from vllm.benchmarks.eviction import grid
+from vllm.benchmarks.eviction.policy_list import LabPolicy
+from vllm.benchmarks.eviction.replay import Result
+from vllm.benchmarks.eviction.trace import Trace
+from vllm.benchmarks.eviction.trace_shared import (
+    TraceOwner,
+    attach_for_life,
+    attached_trace,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One replay.
+
+    Attributes:
+        capacity: Blocks of the pool.
+        policy: Throughout.
+        window: Of `adaptive`, seconds.
+
+    """
+
+    capacity: int
+    policy: LabPolicy
+    window: float | None = None
+
+
+def run_jobs(
+    trace: Trace, jobs: Sequence[Job], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Yield each result as it is done, with the place of its job; a bar moves on.
+
+    Args:
+        trace: Requests.
+        jobs: In the order in which they are begun.
+        workers: Processes; with 1 this one does the work.
+
+    Raises:
+        ValueError: One line, when a worker was killed.
+
+    """
+    with tqdm(total=len(jobs), unit="replay", disable=None) as progress:
+        done = (
+            _in_this_process(trace, jobs, progress)
+            if workers == 1
+            else _in_workers(trace, jobs, workers)
+        )
+        for place, result in done:
+            progress.set_description(_label(jobs[place]))
+            progress.update()
+            yield place, result
+
+
+def _label(job: Job) -> str:
+    return f"{job.policy.label} at {job.capacity:,}"
+
+
+def _run(trace: Trace, job: Job) -> Result:
+    return grid.run_one(trace, job.capacity, job.policy, job.window)
+
+
+def _in_this_process(
+    trace: Trace, jobs: Sequence[Job], progress: "tqdm[None]"
+) -> Iterator[tuple[int, Result]]:
+    for place, job in enumerate(jobs):
+        progress.set_description(_label(job))
+        yield place, _run(trace, job)
+
+
+def _in_workers(
+    trace: Trace, jobs: Sequence[Job], workers: int
+) -> Iterator[tuple[int, Result]]:
+    before = set(multiprocessing.active_children())
+    with TraceOwner(trace) as shared:
+        # Not forked: a fork of a process with threads may hang.
+        pool = ProcessPoolExecutor(
+            min(workers, len(jobs)),
+            multiprocessing.get_context("spawn"),
+            attach_for_life,
+            (shared,),
+        )
+        try:
+            with _interrupt_ignored():
+                futures: list[Future[tuple[int, Result]]] = [
+                    pool.submit(_run_attached, place, job)
+                    for place, job in enumerate(jobs)
+                ]
+            for future in as_completed(futures):
+                yield future.result()
+            pool.shutdown()
+        except BrokenProcessPool:
+            raise ValueError(
+                "a worker was ended from outside, perhaps for want of memory; "
+                "fewer --workers take less."
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            # A replay in work takes no notice of a shutdown.
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
+                child.join()
+
+
+def _run_attached(place: int, job: Job) -> tuple[int, Result]:
+    return place, _run(attached_trace(), job)
+
+
+@contextmanager
+def _interrupt_ignored() -> Iterator[None]:
+    """Let processes started meanwhile leave Ctrl-C to this one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
