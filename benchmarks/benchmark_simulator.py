@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """How fast is a replay, against libCacheSim and against vLLM's own scheduler?
 
-    python benchmarks/benchmark_simulator.py conversation_trace.jsonl.zst --tokens 512
+    python benchmarks/benchmark_simulator.py conversation_trace.jsonl.zst
 
 The same trace of block ids, split into blocks of 16 tokens. Ours admits, holds, evicts
 and releases whole requests by a service-time model, with output blocks; libCacheSim's
@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from vllm.benchmarks.eviction.replay import Candidate, replay
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.benchmarks.eviction.trace_files import read_block_ids
+from vllm.benchmarks.eviction.trace_load import Reading, load_trace
 
 POLICIES = {"lru": "LRU", "s3fifo": "S3FIFO", "arc": "ARC", "sieve": "Sieve"}
 """Ours, and the name of libCacheSim's class."""
@@ -135,7 +135,6 @@ def main() -> None:
     parser = make_parser(__doc__)
     add: Callable[..., Any] = parser.add_argument
     add("trace", type=Path)
-    add("--tokens", type=int, default=512, help="that an id stands for (%(default)s)")
     add("--block-size", type=int, default=16, help="tokens (%(default)s)")
     add("--capacities", default="58464,292448,1169856", help="blocks (%(default)s)")
     add("--rounds", type=int, default=3, help="turns of each (%(default)s)")
@@ -145,8 +144,9 @@ def main() -> None:
     check_at_least_one("--rounds", args.rounds)
     capacities = numbers("--capacities", args.capacities)
     try:
-        trace = read_block_ids(args.trace, args.tokens, args.block_size)
-        first = read_block_ids(args.trace, args.tokens, args.block_size, args.seconds)
+        trace = load_trace(args.trace, Reading(args.block_size)).trace
+        few = Reading(args.block_size, seconds=args.seconds)
+        first = load_trace(args.trace, few).trace
     except (OSError, ValueError) as error:
         fail(str(error))
     total = len(capacities) * len(POLICIES) * args.rounds

@@ -3,7 +3,7 @@
 """How far is `adaptive` behind its best candidate on recorded traffic?
 
     python benchmarks/regret_traces.py conversation_trace.jsonl.zst \\
-        --tokens 512 --pools 1827,9139,36558
+        --pools 1827,9139,36558
 
 Replays a trace of block ids (see vllm/benchmarks/eviction/trace_files.py) on the pool
 model with its service-time model, at each size of the pool, under every candidate and
@@ -22,7 +22,7 @@ from regret import RULES
 from vllm._eviction_C import ServiceModel
 
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
-from vllm.benchmarks.eviction.trace_files import read_block_ids
+from vllm.benchmarks.eviction.trace_load import load_trace
 from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
 
 
@@ -31,7 +31,6 @@ class Task:
     """One replay."""
 
     path: Path
-    tokens_per_id: int
     pool: int
     candidates: tuple[str, ...]
     under: str  # a candidate or a rule
@@ -39,7 +38,7 @@ class Task:
 
 
 def run(task: Task) -> tuple[Task, Result]:
-    trace = read_block_ids(task.path, task.tokens_per_id)
+    trace = load_trace(task.path).trace
     service = ServiceModel(prefill_rate=task.prefill_rate)
     if task.under in task.candidates:
         return task, replay(trace, task.pool, Candidate(task.under, {}), service)
@@ -52,7 +51,6 @@ def parse() -> argparse.Namespace:
     parser = make_parser(__doc__)
     add: Callable[..., object] = parser.add_argument
     add("trace", type=Path)
-    add("--tokens", type=int, default=512, help="that an id stands for (%(default)s)")
     add("--pools", required=True, help="blocks, such as 1827,9139")
     default = ",".join(AdaptiveConfig().candidates)
     add("--candidates", default=default, help="the first is live (%(default)s)")
@@ -73,7 +71,7 @@ def main() -> None:
     candidates = tuple(args.candidates.split(","))
     names = [*candidates, *args.rules.split(",")]
     tasks = [
-        Task(args.trace, args.tokens, pool, candidates, name, args.prefill_rate)
+        Task(args.trace, pool, candidates, name, args.prefill_rate)
         for pool in args.pools
         for name in names
     ]

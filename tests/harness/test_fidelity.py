@@ -25,7 +25,7 @@ from vllm.v1.core.eviction.hooks import EvictionHooks
 pytestmark = pytest.mark.needs_upstream
 
 POLICIES = ["lru", "s3fifo", "arc", "sieve"]
-OF_SIMULATOR = 0.0005  # as a hit rate: five hundredths of a point
+OF_SIMULATOR = 0.001  # as a hit rate: a tenth of a point
 OF_SHADOW = 0.003
 
 SHORT = {
@@ -34,6 +34,8 @@ SHORT = {
     "even": 360.0,
     "mooncake": 480.0,
     "miniswe": 600.0,
+    "weka": 900.0,
+    "dynamo": 600.0,
 }
 HOUR = {**dict.fromkeys(MIXES, 3600.0), "mooncake": 3600.0}
 

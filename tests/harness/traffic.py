@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""The traces of these tests: three mixes at P1, two real ones, and hand-made ones."""
+"""The traces of these tests: three mixes at P1, four real ones, and hand-made ones."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.benchmarks.eviction.trace_files import read_block_ids
+from vllm.benchmarks.eviction.trace_load import Reading, load_trace
 from vllm.benchmarks.eviction.workloads import P1, Mix, constant, drift, generate
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -28,22 +28,24 @@ class Recorded:
 
     Attributes:
         file: In the folder `TRACES`.
-        tokens_per_id: Tokens that an id in the file stands for.
         num_blocks: Of the pool; so small that blocks are evicted all the time.
         apart: Seconds between the starts of its sessions, instead of those recorded.
+        sessions: How many to take, where their starts are drawn.
 
     """
 
     file: str
-    tokens_per_id: int
     num_blocks: int
     apart: float | None = None
+    sessions: int | None = None
 
 
 RECORDED = {
-    "mooncake": Recorded("mooncake_conversation_trace.jsonl.zst", 512, 4_000),
+    "mooncake": Recorded("mooncake_conversation_trace.jsonl.zst", 4_000),
     # Recorded one session after the other, which no policy can fail at.
-    "miniswe": Recorded("lmcache_miniswe_pseudo16.jsonl.zst", 16, 5_000, apart=4.0),
+    "miniswe": Recorded("lmcache_miniswe_pseudo16.jsonl.zst", 5_000, apart=4.0),
+    "weka": Recorded("weka_claude_code_rle.jsonl.gz", 6_000, sessions=12),
+    "dynamo": Recorded("dynamo_pi_request_trace.jsonl.gz", 800),
 }
 
 
@@ -61,7 +63,10 @@ def traffic(name: str, seconds: float) -> tuple[Trace, int]:
         path = TRACES / recorded.file
         if not path.exists():
             pytest.skip(f"{recorded.file} is not in {TRACES}")
-        trace = read_block_ids(path, recorded.tokens_per_id, seconds=seconds)
+        reading = Reading(
+            seconds=seconds, sessions=recorded.sessions, sessions_per_hour=120
+        )
+        trace = load_trace(path, reading).trace
         if recorded.apart is not None:
             trace = _start_sessions(trace, recorded.apart)
         return trace, recorded.num_blocks

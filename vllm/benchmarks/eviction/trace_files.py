@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Reads traces that name the blocks of each prompt: a JSON object a line.
+"""From lines of block ids to a trace's columns.
 
-    timestamp       milliseconds
-    input_length    tokens
-    output_length   tokens
     hash_ids        an id for each block of the prompt, the last one maybe partial;
                     equal ids mean equal prefixes
     hash_runs       the same as [first id, how many] of consecutive ids
-    session         optional
 
-Mooncake's published traces have blocks of 512 tokens. An id can be read as several
-smaller blocks: those of one id are always used together, but how much of a partial
-block was used, and which blocks an end of a request leaves, is then seen in finer
-grain. Lines are read one by one; `.gz` and `.zst` are unpacked on the way.
+An id can be read as several smaller blocks: those of one id are always used together,
+but how much of a partial block was used, and which blocks an end of a request leaves,
+is then seen in finer grain. Lines are read one by one; `.gz` and `.zst` are unpacked
+on the way.
 
 What the model answered is not in such a trace, although the next request of the
 conversation repeats it under ids of its own. The blocks of an answer get names that
@@ -22,7 +18,6 @@ no one asks for: they take room, as they do in an engine.
 
 import gzip
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,48 +30,6 @@ from vllm.benchmarks.eviction.trace import Trace
 
 _ANSWERS = np.uint64(1) << np.uint64(62)  # where the numbers of answers' blocks begin
 _MAX_ANSWER_BLOCKS = np.uint64(1) << np.uint64(24)
-
-
-def read_block_ids(
-    path: str | Path,
-    tokens_per_id: int = 512,
-    block_size: int | None = None,
-    seconds: float | None = None,
-) -> Trace:
-    """Read a trace of block ids.
-
-    Args:
-        path: The file.
-        tokens_per_id: Tokens that an id in the file stands for.
-        block_size: Tokens of a block in the result; must divide `tokens_per_id`,
-            and is that by default.
-        seconds: Requests that come later than this after the first are left out.
-
-    Returns:
-        Requests in order of arrival, the first at 0 seconds.
-
-    Raises:
-        ValueError: The block size does not fit, or a line cannot be understood; one
-            line that says where.
-
-    """
-    size = tokens_per_id if block_size is None else block_size
-    if size <= 0 or tokens_per_id % size:
-        raise ValueError(
-            f"block_size is {size}: must divide the {tokens_per_id} tokens of an id."
-        )
-    rows: list[tuple[float, int, int, int]] = []
-    keys: list[NDArray[np.uint64]] = []
-    for number, line in read_lines(Path(path)):
-        try:
-            request = json.loads(line)
-            row, ids = _row(request), ids_of(request)
-            keys.append(block_keys(row, ids, len(rows), tokens_per_id, size))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise ValueError(f"{path}, line {number}: {reason}") from None
-        rows.append(row)
-    return to_columns(rows, keys, size, seconds)
 
 
 def to_columns(
@@ -116,13 +69,6 @@ def to_columns(
         sessions=np.array([row[3] for row in columns], dtype=np.int64),
         last_key=last_key,
     )
-
-
-def _row(request: dict[str, Any]) -> tuple[float, int, int, int]:
-    """Arrival in seconds, tokens in, tokens out, session or -1."""
-    lengths = lengths_of(request["input_length"], request["output_length"])
-    session = int(request.get("session", -1))
-    return float(request["timestamp"]) / 1000, *lengths, session
 
 
 def lengths_of(prompt: Any, output: Any) -> tuple[int, int]:

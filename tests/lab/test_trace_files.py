@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.benchmarks.eviction.trace_files import read_block_ids
+from vllm.benchmarks.eviction.trace_load import Reading, load_trace
 
 
 def write(folder: Path, *requests: dict[str, Any], name: str = "trace.jsonl") -> Path:
@@ -26,7 +26,7 @@ def write(folder: Path, *requests: dict[str, Any], name: str = "trace.jsonl") ->
 
 
 def request(
-    at: int, tokens: int, ids: list[int], output: int = 1, **more: Any
+    at: float, tokens: int, ids: list[int], output: int = 1, **more: Any
 ) -> dict[str, Any]:
     return {
         "timestamp": at,
@@ -37,13 +37,17 @@ def request(
     }
 
 
+def read(path: Path, block_size: int | None = None, **more: Any) -> Trace:
+    return load_trace(path, Reading(block_size, **more)).trace
+
+
 def keys_of(trace: Trace, index: int) -> list[int]:
     return trace.keys[trace.offsets[index] : trace.offsets[index + 1]].tolist()
 
 
 def test_a_partial_last_block_has_no_key(tmp_path: Path) -> None:
     path = write(tmp_path, request(0, 1000, [7, 8]), request(0, 1024, [7, 8]))
-    trace = read_block_ids(path)
+    trace = read(path)
     assert trace.block_size == 512
     assert trace.prompt_blocks.tolist() == [1, 2]
     assert keys_of(trace, 0) == keys_of(trace, 1)[:1]
@@ -51,7 +55,7 @@ def test_a_partial_last_block_has_no_key(tmp_path: Path) -> None:
 
 def test_an_id_becomes_as_many_smaller_blocks_as_it_holds(tmp_path: Path) -> None:
     path = write(tmp_path, request(0, 1000, [7, 8]), request(0, 520, [7, 9]))
-    trace = read_block_ids(path, block_size=16)
+    trace = read(path, 16)
     assert trace.block_size == 16
     assert trace.prompt_blocks.tolist() == [62, 32]
     first, second = keys_of(trace, 0), keys_of(trace, 1)
@@ -63,7 +67,7 @@ def test_an_id_becomes_as_many_smaller_blocks_as_it_holds(tmp_path: Path) -> Non
 def test_blocks_of_an_answer_are_no_one_elses(tmp_path: Path) -> None:
     # 500 + 600 tokens fill two blocks, and the last token has no KV in the third.
     path = write(tmp_path, request(0, 500, [7], 1037), request(1, 1536, [7, 8, 9], 1))
-    trace = read_block_ids(path)
+    trace = read(path)
     assert len(keys_of(trace, 0)) == 3
     assert not set(keys_of(trace, 0)) & set(keys_of(trace, 1))
     assert 0 not in trace.keys
@@ -74,34 +78,43 @@ def test_runs_of_ids_are_the_ids_written_out(tmp_path: Path) -> None:
     runs = request(0, 64, ids)
     del runs["hash_ids"]
     runs["hash_runs"] = [[3, 3], [9, 1]]
-    written_out = read_block_ids(write(tmp_path, request(0, 64, ids)), 16)
-    assert read_block_ids(write(tmp_path, runs), 16).keys.tolist() == (
-        written_out.keys.tolist()
-    )
+    written_out = read(write(tmp_path, request(0, 64, ids)), 16)
+    assert read(write(tmp_path, runs), 16).keys.tolist() == (written_out.keys.tolist())
 
 
 def test_requests_come_in_order_of_time_from_zero(tmp_path: Path) -> None:
-    path = write(
+    path = write(  # a recording, which is in order of admission
         tmp_path,
-        request(3000, 16, [1], session=4),
-        request(1500, 32, [1, 2], session=5),
-        request(9000, 48, [1, 2, 3]),
+        request(3, 16, [1], block_size=16),
+        request(1.5, 32, [1, 2], block_size=16),
+        request(9, 48, [1, 2, 3], block_size=16),
     )
-    trace = read_block_ids(path, 16)
+    trace = read(path)
     assert trace.arrivals.tolist() == [0.0, 1.5, 7.5]
     assert trace.prompt_tokens.tolist() == [32, 16, 48]
-    assert trace.sessions.tolist() == [5, 4, -1]
-    assert len(read_block_ids(path, 16, seconds=1.5)) == 2
+    assert len(read(path, seconds=1.5)) == 2
+
+
+def test_sessions_are_numbered_as_they_come(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        request(0, 16, [1], session=40),
+        request(1, 16, [2]),
+        request(2, 16, [3], session=5),
+        request(3, 16, [1], session=40),
+    )
+    assert read(path).sessions.tolist() == [0, -1, 1, 0]
 
 
 @pytest.mark.parametrize("name", ["trace.jsonl", "trace.jsonl.gz", "trace.jsonl.zst"])
 def test_compressed_files_are_read_as_they_are(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, request(0, 32, [1, 2]), request(5, 32, [1, 3]), name=name)
-    assert read_block_ids(path, 16).infinite_hit_rate() == 0.25
+    assert read(path, 16).infinite_hit_rate() == 0.25
 
 
-def test_an_empty_file_is_an_empty_trace(tmp_path: Path) -> None:
-    assert len(read_block_ids(write(tmp_path))) == 0
+def test_an_empty_file_holds_no_request(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="trace.jsonl: holds no request"):
+        read(write(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -117,20 +130,21 @@ def test_an_empty_file_is_an_empty_trace(tmp_path: Path) -> None:
 def test_a_bad_line_is_named(tmp_path: Path, bad: dict[str, Any], why: str) -> None:
     path = write(tmp_path, request(0, 16, [1]), bad)
     with pytest.raises(ValueError, match=f"trace.jsonl, line 2: .*{why}") as error:
-        read_block_ids(path, 16)
+        read(path, 16)
     assert "\n" not in str(error.value)
 
 
 def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_text("timestamp,input_length\n")
-    with pytest.raises(ValueError, match="trace.jsonl, line 1: "):
-        read_block_ids(path)
+    path = write(tmp_path, request(0, 16, [1]))
+    path.write_text(path.read_text() + "timestamp,input_length\n")
+    with pytest.raises(ValueError, match="trace.jsonl, line 2: "):
+        read(path)
 
 
 @pytest.mark.parametrize("block_size", [0, -16, 24, 1024])
 def test_a_block_size_that_does_not_divide_an_id(
     tmp_path: Path, block_size: int
 ) -> None:
-    with pytest.raises(ValueError, match=f"block_size is {block_size}: must divide"):
-        read_block_ids(write(tmp_path), 512, block_size)
+    path = write(tmp_path, request(0, 512, [1]))
+    with pytest.raises(ValueError, match=f"--block-size is {block_size}: must divide"):
+        read(path, block_size)
