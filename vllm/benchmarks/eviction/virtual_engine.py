@@ -93,6 +93,7 @@ class VirtualEngine:
         self._due: list[tuple[float, int, _Running]] = []
         self._tickets = 0
         self._query_blocks = self._hit_blocks = self._admitted = self._refused = 0
+        self._query_tokens = 0
         self._waited = 0.0
         self._evictions = 0
         self._count_evictions()
@@ -141,6 +142,9 @@ class VirtualEngine:
             refused=self._refused,
             mean_wait=self._waited / max(1, self._admitted),
             evictions=getattr(queue, "evictions", self._evictions),
+            query_tokens=self._query_tokens,
+            hit_tokens=self._hit_blocks * self._trace.block_size,
+            ghost_hits=getattr(queue, "ghost_hits", 0),
         )
 
     # ---- Requests in. ----
@@ -188,6 +192,7 @@ class VirtualEngine:
     def _count_admission(self, index: int, num_hit_tokens: int) -> None:
         trace = self._trace
         self._admitted += 1
+        self._query_tokens += int(trace.prompt_tokens[index])
         self._query_blocks += int(trace.prompt_tokens[index]) // trace.block_size
         self._hit_blocks += num_hit_tokens // trace.block_size
         self._waited += self.clock.now - float(trace.arrivals[index])
