@@ -22,12 +22,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 
 #include "../ghost_list.h"
 #include "../policy.h"
+#include "../ranked_lists.h"
+#include "../splitmix.h"
 
 namespace eviction {
 
@@ -46,7 +46,7 @@ class LeCaR final : public Policy {
         decay_(std::log(config.discount) / num_slots),
         lru_(links_),
         use_links_(num_slots),
-        by_uses_(kMostUses + 1, SlotList(use_links_)),
+        by_uses_(use_links_),
         uses_(num_slots, 0),
         queued_(num_slots, 0),
         history_limit_(static_cast<std::size_t>(config.ghost_ratio * num_slots / 2)),
@@ -60,7 +60,7 @@ class LeCaR final : public Policy {
   std::size_t num_ghosts() const override { return ghost_store_.size(); }
   std::size_t ghost_limit() const override { return ghost_store_.capacity(); }
   std::size_t bytes() const override {
-    return base_bytes() + uses_.size() * (2 * sizeof(Slot) + sizeof(Uses) + 1) + by_uses_.size() * sizeof(SlotList) +
+    return base_bytes() + uses_.size() * (2 * sizeof(Slot) + sizeof(Uses) + 1) + by_uses_.bytes() +
            ghost_store_.bytes() + ghosts_.size() * sizeof(Ghost);
   }
 
@@ -100,7 +100,7 @@ class LeCaR final : public Policy {
       while (rarest == kNoSlot || gone[rarest]) {
         rarest = rarest == kNoSlot ? by_uses_[++uses].front() : by_uses_[uses].next(rarest);
       }
-      out.push_back(draw(draws) < weight_ ? oldest : rarest);
+      out.push_back(split_mix(config_.seed, draws) < weight_ ? oldest : rarest);
       gone[out.back()] = true;
     }
     return out;
@@ -108,8 +108,7 @@ class LeCaR final : public Policy {
 
   void clear() override {
     lru_.clear();
-    for (SlotList& list : by_uses_) list.clear();
-    filled_.fill(0);
+    by_uses_.clear();
     of_lru_.clear();
     of_lfu_.clear();
     uses_.assign(uses_.size(), 0);
@@ -122,14 +121,10 @@ class LeCaR final : public Policy {
 
   void check() const override {
     lru_.check([this](Slot slot) { require(queued_[slot] && knows(slot), "lecar: an evictable block has no key"); });
-    std::uint32_t listed = 0;
-    for (std::uint32_t uses = 0; uses <= kMostUses; ++uses) {
-      by_uses_[uses].check([&](Slot slot) { require(queued_[slot] && uses_[slot] == uses, "lecar: wrong list"); });
-      require(by_uses_[uses].empty() == !(filled_[uses / 64] >> (uses % 64) & 1), "lecar: the bitmap is wrong");
-      listed += by_uses_[uses].size();
-    }
-    require(by_uses_[0].empty(), "lecar: an evictable block was never used");
-    require(listed == size(), "lecar: the experts rank different blocks");
+    by_uses_.check([this](std::uint32_t uses, Slot slot) {
+      require(queued_[slot] && uses_[slot] == uses && uses > 0, "lecar: wrong list");
+    });
+    require(by_uses_.size() == size(), "lecar: the experts rank different blocks");
     require(std::count(queued_.begin(), queued_.end(), 1) == size(), "lecar: an evictable block is in no list");
     of_lru_.check();
     of_lfu_.check();
@@ -148,9 +143,9 @@ class LeCaR final : public Policy {
         regret(ghost);
         history_of(ghost).expect(ghost);
       } else if (queued_[slot]) {  // in caches without pins
-        unlist(slot);
+        by_uses_.erase(uses_[slot], slot);
         count(slot);
-        list(slot);
+        by_uses_.push_back(uses_[slot], slot);
       } else {
         count(slot);
       }
@@ -190,8 +185,8 @@ class LeCaR final : public Policy {
   Slot choose() override {
     if (size() == 0) return kNoSlot;
     const Slot oldest = lru_.front();
-    const Slot rarest = by_uses_[fewest()].front();
-    const bool by_lru = draw(draws_++) < weight_;
+    const Slot rarest = by_uses_[by_uses_.lowest()].front();
+    const bool by_lru = split_mix(config_.seed, draws_++) < weight_;
     const Slot slot = by_lru ? oldest : rarest;
     disown(keys_[slot]);  // of a stale block, evicted from another slot since
     if (oldest != rarest) {
@@ -211,13 +206,6 @@ class LeCaR final : public Policy {
     std::uint32_t uses = 0;
   };
 
-  // In [0, 1): the n-th value of SplitMix64 (Steele, Lea, Flood, OOPSLA'14).
-  double draw(std::uint64_t n) const {
-    std::uint64_t bits = config_.seed + (n + 1) * 0x9e3779b97f4a7c15ull;
-    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ull;
-    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebull;
-    return static_cast<double>((bits ^ (bits >> 31)) >> 11) * 0x1p-53;
-  }
   GhostList& history_of(GhostStore::Ghost ghost) { return of_lru_.owns(ghost) ? of_lru_ : of_lfu_; }
   void regret(GhostStore::Ghost ghost) {
     const std::uint32_t age = static_cast<std::uint32_t>(clock_) - ghosts_[ghost.node].evicted;
@@ -232,32 +220,18 @@ class LeCaR final : public Policy {
     history.add(key);
     ghosts_[history.newest().node] = ghost;
   }
-  std::uint32_t fewest() const {
-    std::uint32_t word = 0;
-    while (filled_[word] == 0) ++word;
-    return word * 64 + static_cast<std::uint32_t>(std::countr_zero(filled_[word]));
-  }
   void count(Slot slot) {
     if (uses_[slot] < kMostUses) ++uses_[slot];
   }
   Snapshot::Entry entry(Slot slot) const { return {keys_[slot], 0, uses_[slot]}; }
-  void list(Slot slot) {
-    by_uses_[uses_[slot]].push_back(slot);
-    filled_[uses_[slot] / 64] |= std::uint64_t{1} << (uses_[slot] % 64);
-  }
-  void unlist(Slot slot) {
-    SlotList& list = by_uses_[uses_[slot]];
-    list.erase(slot);
-    if (list.empty()) filled_[uses_[slot] / 64] &= ~(std::uint64_t{1} << (uses_[slot] % 64));
-  }
   void enqueue(Slot slot) {
     lru_.push_back(slot);
-    list(slot);
+    by_uses_.push_back(uses_[slot], slot);
     queued_[slot] = 1;
   }
   void dequeue(Slot slot) {
     lru_.erase(slot);
-    unlist(slot);
+    by_uses_.erase(uses_[slot], slot);
     queued_[slot] = 0;
   }
 
@@ -265,8 +239,7 @@ class LeCaR final : public Policy {
   double decay_;  // logarithm of what an access leaves of a regret
   SlotList lru_;
   SlotLinks use_links_;
-  std::vector<SlotList> by_uses_;
-  std::array<std::uint64_t, (kMostUses + 1) / 64> filled_{};  // a bit for each list
+  RankedLists<kMostUses + 1> by_uses_;
   std::vector<Uses> uses_;
   std::vector<std::uint8_t> queued_;
   std::size_t history_limit_;  // of each

@@ -14,9 +14,7 @@
 //
 // Where this differs from the papers, and why:
 // - The ranks of evictable blocks span at most kRanks numbers, because uses are
-//   counted up to kRanks - 1. So the lists stand in a ring, and a bitmap finds the
-//   lowest: no list of lists, which in the engine would be searched, because a block
-//   can collect many uses while it is held. 1,023 uses tie with more.
+//   counted up to kRanks - 1. So the lists stand in a ring. 1,023 uses tie with more.
 // - The age at a use is that when the block is released after it.
 // - A block that comes back without a hit (a pin) keeps its rank, but is not put
 //   below the age.
@@ -26,10 +24,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 
 #include "../policy.h"
+#include "../ranked_lists.h"
 
 namespace eviction {
 
@@ -42,15 +39,15 @@ class Lfu final : public Policy {
   Lfu(std::uint32_t num_slots, const Config& config)
       : Policy(num_slots),
         config_(config),
-        lists_(kRanks, SlotList(links_)),
+        lists_(links_),
         rank_(num_slots, 0),
         uses_(num_slots, 0),
         state_(num_slots, 0) {}
 
   Traits traits() const override { return {.prefix_safe = true, .moves_on_hit = true}; }
-  std::uint32_t size() const override { return size_; }
+  std::uint32_t size() const override { return lists_.size(); }
   std::size_t bytes() const override {
-    return base_bytes() + lists_.size() * sizeof(SlotList) + rank_.size() * (sizeof(Rank) + sizeof(std::uint16_t) + 1);
+    return base_bytes() + lists_.bytes() + rank_.size() * (sizeof(Rank) + sizeof(std::uint16_t) + 1);
   }
 
   void insert(Slot slot, Key key, const BlockInfo&) override {
@@ -73,7 +70,7 @@ class Lfu final : public Policy {
 
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> out;
-    for (std::uint32_t step = 0; step < kRanks && out.size() < std::min<std::size_t>(n, size_); ++step) {
+    for (std::uint32_t step = 0; step < kRanks && out.size() < std::min<std::size_t>(n, size()); ++step) {
       const SlotList& list = lists_[(age_ + step) % kRanks];
       for (Slot slot = list.front(); slot != kNoSlot && out.size() < n; slot = list.next(slot)) out.push_back(slot);
     }
@@ -81,29 +78,21 @@ class Lfu final : public Policy {
   }
 
   void clear() override {
-    for (SlotList& list : lists_) list.clear();
-    filled_.fill(0);
+    lists_.clear();
     for (Slot slot = 0; slot < num_slots(); ++slot) reset(slot);
     unlearn_all();
     age_ = 0;
-    size_ = 0;
     ghost_hits_ = 0;
   }
 
   void check() const override {
-    std::uint32_t listed = 0;
-    for (std::uint32_t at = 0; at < kRanks; ++at) {
-      lists_[at].check([&](Slot slot) {
-        require(rank_[slot] % kRanks == at, "lfu: wrong list");
-        require(rank_[slot] >= age_ && rank_[slot] - age_ < kRanks, "lfu: a rank left the ring");
-        require((state_[slot] & kQueued) && knows(slot), "lfu: an evictable block has no key");
-        require(uses_[slot] > 0, "lfu: an evictable block was never used");
-      });
-      require(lists_[at].empty() == !(filled_[at / 64] >> (at % 64) & 1), "lfu: the bitmap is wrong");
-      listed += lists_[at].size();
-    }
-    require(listed == size_, "lfu: wrong size");
-    require(std::count_if(state_.begin(), state_.end(), [](std::uint8_t state) { return state & kQueued; }) == size_,
+    lists_.check([this](std::uint32_t at, Slot slot) {
+      require(rank_[slot] % kRanks == at, "lfu: wrong list");
+      require(rank_[slot] >= age_ && rank_[slot] - age_ < kRanks, "lfu: a rank left the ring");
+      require((state_[slot] & kQueued) && knows(slot), "lfu: an evictable block has no key");
+      require(uses_[slot] > 0, "lfu: an evictable block was never used");
+    });
+    require(std::count_if(state_.begin(), state_.end(), [](std::uint8_t state) { return state & kQueued; }) == size(),
             "lfu: an evictable block is in no list");
     require(config_.ageing || age_ == 0, "lfu: it has aged");
   }
@@ -116,7 +105,7 @@ class Lfu final : public Policy {
 
   Snapshot snapshot() const override {
     Snapshot out;
-    for (const Slot slot : peek(size_)) out.entries.push_back(entry(slot));
+    for (const Slot slot : peek(size())) out.entries.push_back(entry(slot));
     for (Slot slot = 0; slot < num_slots(); ++slot) {  // held, but known
       if (knows(slot) && !(state_[slot] & kQueued)) out.entries.push_back(entry(slot));
     }
@@ -136,8 +125,8 @@ class Lfu final : public Policy {
 
  protected:
   Slot choose() override {
-    if (size_ == 0) return kNoSlot;
-    const Slot slot = lists_[lowest()].front();
+    if (size() == 0) return kNoSlot;
+    const Slot slot = lists_[lists_.lowest(static_cast<std::uint32_t>(age_ % kRanks))].front();
     dequeue(slot);
     if (config_.ageing) age_ = rank_[slot];
     reset(slot);
@@ -159,44 +148,25 @@ class Lfu final : public Policy {
     uses_[slot] = 0;
     state_[slot] = 0;
   }
-  // The first list that is not empty, from that of the age on.
-  std::uint32_t lowest() const {
-    const auto start = static_cast<std::uint32_t>(age_ % kRanks);
-    const std::uint64_t head = filled_[start / 64] >> (start % 64);
-    if (head != 0) return start + static_cast<std::uint32_t>(std::countr_zero(head));
-    std::uint32_t word = start / 64;
-    do {
-      word = (word + 1) % filled_.size();
-    } while (filled_[word] == 0);
-    return word * 64 + static_cast<std::uint32_t>(std::countr_zero(filled_[word]));
-  }
   Snapshot::Entry entry(Slot slot) const {
     return {keys_[slot], static_cast<std::uint32_t>(std::max(rank_[slot], age_) - age_),
             2u * uses_[slot] + ((state_[slot] & kHit) ? 1u : 0u)};
   }
   void enqueue(Slot slot) {
     rank_[slot] = std::max(rank_[slot], age_);
-    const auto at = static_cast<std::uint32_t>(rank_[slot] % kRanks);
-    lists_[at].push_back(slot);
-    filled_[at / 64] |= std::uint64_t{1} << (at % 64);
-    ++size_;
+    lists_.push_back(static_cast<std::uint32_t>(rank_[slot] % kRanks), slot);
   }
   void dequeue(Slot slot) {
-    const auto at = static_cast<std::uint32_t>(rank_[slot] % kRanks);
-    lists_[at].erase(slot);
-    if (lists_[at].empty()) filled_[at / 64] &= ~(std::uint64_t{1} << (at % 64));
+    lists_.erase(static_cast<std::uint32_t>(rank_[slot] % kRanks), slot);
     state_[slot] &= static_cast<std::uint8_t>(~kQueued);
-    --size_;
   }
 
   Config config_;
-  std::vector<SlotList> lists_;                      // by rank, modulo kRanks
-  std::array<std::uint64_t, kRanks / 64> filled_{};  // a bit for each list
+  RankedLists<kRanks> lists_;  // by rank, modulo kRanks
   std::vector<Rank> rank_;
   std::vector<std::uint16_t> uses_;
   std::vector<std::uint8_t> state_;
   Rank age_ = 0;
-  std::uint32_t size_ = 0;
 };
 
 }  // namespace eviction
