@@ -78,6 +78,7 @@ nb::dict traits_of(const Policy& policy) {
   out["needs_structure"] = traits.needs_structure;
   out["needs_cost"] = traits.needs_cost;
   out["offline"] = traits.offline;
+  out["moves_on_hit"] = traits.moves_on_hit;
   return out;
 }
 

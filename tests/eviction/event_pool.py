@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
+from tests.eviction.block_info import BLOCK_SIZE, insert
+
 # The events that keep a pool busy are drawn more often than those that empty it.
 EVENTS = (
     *("fill", "fill", "fill", "release", "release", "release", "release"),
@@ -60,13 +62,21 @@ class EventPool:
         policies: All get the same events, and must choose the same victims.
         hit_in_place: Requests may hit blocks that they did not take, as in caches
             without blocks in use.
+        depths: Of how many depths blocks are.
 
     """
 
-    def __init__(self, num_slots: int, *policies: Subject, hit_in_place: bool = False):
+    def __init__(
+        self,
+        num_slots: int,
+        *policies: Subject,
+        hit_in_place: bool = False,
+        depths: int = 5,
+    ):
         self.num_slots = num_slots
         self.policies = policies
         self.hit_in_place = hit_in_place
+        self.depths = depths
         self.keys = range(1, 2 * num_slots + 3)
         self.content: dict[int, int] = {}  # slot -> key
         self.evictable: list[int] = []  # in order of release
@@ -114,7 +124,11 @@ class EventPool:
             self._send("reinsert", slot)
         else:
             self.known.add(slot)
-            self._send("insert", slot, self.content[slot])
+            key = self.content[slot]
+            depth = BLOCK_SIZE * (1 + key % self.depths)
+            self.log.append(("insert", slot, key, depth))
+            for policy in self.policies:
+                insert(policy, slot, key, depth)
 
     def take(self, number: int) -> None:
         if not self.evictable:

@@ -11,6 +11,8 @@ released.
 from collections.abc import Sequence
 from typing import Any
 
+from tests.eviction.block_info import BLOCK_SIZE, insert
+
 
 class RequestPool:
     """Counts hits.
@@ -63,10 +65,12 @@ class RequestPool:
         return num_hits
 
     def finish(self, serial: int) -> None:
-        for slot in reversed(self._running.pop(serial)):
+        slots = self._running.pop(serial)
+        for depth in reversed(range(len(slots))):
+            slot = slots[depth]
             self._holders[slot] -= 1
             if self._holders[slot] == 0:
-                self._release(slot)
+                self._release(slot, (1 + depth) * BLOCK_SIZE)
 
     def _new_block(self) -> int:
         if self._blank:
@@ -88,7 +92,7 @@ class RequestPool:
         if hasattr(self.policy, "fill"):
             self.policy.fill(slot, key)
 
-    def _release(self, slot: int) -> None:
+    def _release(self, slot: int, depth: int) -> None:
         if slot not in self._key:
             self._blank.append(slot)
             return
@@ -97,4 +101,4 @@ class RequestPool:
             self.policy.reinsert(slot)
         else:
             self._known.add(slot)
-            self.policy.insert(slot, self._key[slot])
+            insert(self.policy, slot, self._key[slot], depth)

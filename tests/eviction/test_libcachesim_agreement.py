@@ -25,8 +25,14 @@ Elsewhere they are not, and only the distance is bounded, as measured:
     SLRU         libcachesim's has four segments of equal size, of which a block climbs
                  one with each hit; the paper's, and ours, two.
     LeCaR        both draw, each in its own way. On Mooncake the hits are next to the
-                 same. On the synthetic traces ours are up to six points more; which of
-                 the differences that is worth is not known.
+                 same. On the synthetic traces ours are up to six points more, because
+                 a block that returns has its old uses again, as with the authors; with
+                 libcachesim it starts with one, and LFU sees newcomers only. With
+                 that rule and two that matter less, of `NaiveLeCaR`, what is left is
+                 chance, to either side: its draws depend on what ran before.
+    GDSF         the same rule is stated, and the hits are the same for the first
+                 hundreds of accesses; then, now and then, libcachesim's evicts a block
+                 that is not the one of lowest priority. Under a point.
 
 The naive models with *our* rules are held against the C++ in
 `test_naive_agreement.py`, so what is listed here is all that differs. The cost of
@@ -40,7 +46,13 @@ from typing import Any
 
 import pytest
 
-from tests.eviction.naive_models import NaiveArc, NaiveLirs, NaiveS3Fifo, NaiveTwoQueue
+from tests.eviction.naive_models import (
+    NaiveArc,
+    NaiveLeCaR,
+    NaiveLirs,
+    NaiveS3Fifo,
+    NaiveTwoQueue,
+)
 from tests.eviction.synthetic_trace import synthetic_trace
 from tests.eviction.unpinned_cache import UnpinnedCache, count_hits
 
@@ -56,6 +68,7 @@ CLASSES = {
     "slru": "SLRU",
     "lirs": "LIRS",
     "lecar": "LeCaR",
+    "gdsf": "GDSF",
 }
 CAPACITIES = (20, 50, 97, 200, 500, 1000, 2000)
 MOONCAKE = (
@@ -219,8 +232,17 @@ def test_lirs_first_blocks_are_worth_two_points_at_most_on_mooncake(capacity: in
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("capacity", CAPACITIES)
+def test_lecars_old_uses_are_what_it_has_over_theirs(capacity: int, seed: int):
+    trace = synthetic(seed)
+    model = NaiveLeCaR(capacity, libcachesim=True)
+    assert points_apart("lecar", capacity, trace, model=model) <= 3.5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize(
-    ("name", "points"), [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7)]
+    ("name", "points"),
+    [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7), ("gdsf", 1)],
 )
 def test_no_further_apart_than(name: str, points: float, capacity: int, seed: int):
     assert points_apart(name, capacity, synthetic(seed)) <= points
@@ -228,7 +250,7 @@ def test_no_further_apart_than(name: str, points: float, capacity: int, seed: in
 
 @pytest.mark.parametrize("capacity", MOONCAKE_CAPACITIES)
 @pytest.mark.parametrize(
-    ("name", "points"), [("lfu", 5), ("slru", 2.5), ("lecar", 0.5)]
+    ("name", "points"), [("lfu", 5), ("slru", 2.5), ("lecar", 0.5), ("gdsf", 1)]
 )
 def test_no_further_apart_on_mooncake_than(name: str, points: float, capacity: int):
     assert points_apart(name, capacity, mooncake()) <= points

@@ -64,8 +64,8 @@ def test_same_victims_in_the_live_queue(name: str):
     def run(num_slots: int, events: list[tuple[str, int]]):
         # The pool's null block is a slot too, which counts in the capacity.
         subjects: list[Any] = [LivePolicy(name, num_slots), MODELS[name](num_slots + 1)]
-        agree(
-            EventPool(num_slots, *subjects),
+        agree(  # the pool of `LivePolicy` has blocks of one depth
+            EventPool(num_slots, *subjects, depths=1),
             [event for event in events if event[0] != "disown"],
         )
 

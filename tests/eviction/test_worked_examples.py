@@ -133,6 +133,31 @@ def test_lfu_counts_uses_to_1023():
     assert cache.play("C") == ["A"]
 
 
+# ---- GDSF ----
+
+
+def test_gdsf_keeps_what_is_dear():
+    """A costs 3, the others 1; priorities in units of 1/256."""
+    gdsf: Any = make_policy("gdsf", 4)
+    for slot in range(3):  # A 768, B 256, C 256
+        gdsf.insert(slot, slot + 1, cost=3.0 if slot == 0 else 1.0)
+    assert gdsf.victim() == 1  # of equals the older; the clock is 256
+    gdsf.insert(1, 4)  # D 512
+    assert gdsf.peek(3) == [2, 1, 0]
+    gdsf.take(2)
+    gdsf.admit(1, [3], [2], 0.0)
+    gdsf.reinsert(2)  # C has two uses: 256 + 512 = 768, behind A
+    assert gdsf.peek(3) == [1, 0, 2]
+
+
+def test_gdsf_bounds_the_cost():
+    """Zero is as good as 1/256, and nothing is dearer than 8,191 blocks."""
+    gdsf: Any = make_policy("gdsf", 4)
+    for slot, cost in enumerate([1e30, 8191.9, 0.0, 0.003]):
+        gdsf.insert(slot, slot + 1, cost=cost)
+    assert gdsf.peek(4) == [2, 3, 1, 0]
+
+
 # ---- LIRS ----
 
 

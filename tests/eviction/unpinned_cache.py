@@ -11,11 +11,6 @@ from typing import Any
 
 from vllm._eviction_C import make_policy
 
-MOVES_ON_HIT = {
-    **dict.fromkeys(("lru", "slru", "arc", "lfu", "lirs", "lecar"), True),
-    **dict.fromkeys(("s3fifo", "s4fifo", "sieve", "2q"), False),
-}
-
 
 class UnpinnedCache:
     """Counts hits.
@@ -39,7 +34,7 @@ class UnpinnedCache:
         if model is None:
             model = make_policy(name, capacity, parameters or {})
         self.policy = model
-        self._moves = MOVES_ON_HIT[name]
+        self._moves = make_policy(name, 1).traits["moves_on_hit"]
         self._blank = list(range(capacity))
         self._slots: dict[int, int] = {}  # key -> slot
         self._keys: dict[int, int] = {}

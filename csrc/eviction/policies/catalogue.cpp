@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "arc.h"
+#include "gdsf.h"
 #include "lecar.h"
 #include "lfu.h"
 #include "lirs.h"
@@ -50,6 +51,7 @@ const std::map<std::string, Factory>& catalogue() {
          return std::make_unique<TwoQueue>(slots, config);
        }},
       {"arc", [](std::uint32_t slots, Reader&) { return std::make_unique<Arc>(slots); }},
+      {"gdsf", [](std::uint32_t slots, Reader&) { return std::make_unique<Gdsf>(slots); }},
       {"lecar",
        [](std::uint32_t slots, Reader& read) {
          LeCaR::Config config;

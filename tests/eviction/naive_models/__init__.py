@@ -18,7 +18,7 @@ from tests.eviction.naive_models.fifo import (
     NaiveSieve,
     NaiveTwoQueue,
 )
-from tests.eviction.naive_models.frequency import NaiveLfu
+from tests.eviction.naive_models.frequency import NaiveGdsf, NaiveLfu
 from tests.eviction.naive_models.lecar import NaiveLeCaR
 from tests.eviction.naive_models.lirs import NaiveLirs
 from tests.eviction.naive_models.recency import NaiveArc, NaiveLru, NaiveSlru
@@ -26,6 +26,7 @@ from tests.eviction.naive_models.recency import NaiveArc, NaiveLru, NaiveSlru
 __all__ = [
     "MODELS",
     "NaiveArc",
+    "NaiveGdsf",
     "NaiveLeCaR",
     "NaiveLfu",
     "NaiveLirs",
@@ -49,6 +50,7 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveSieve,
         NaiveTwoQueue,
         NaiveLfu,
+        NaiveGdsf,
         NaiveLeCaR,
         NaiveLirs,
     )

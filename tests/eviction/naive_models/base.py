@@ -21,7 +21,14 @@ class NaiveModel:
     def clear(self) -> None:
         self.key: dict[int, int] = {}  # of known slots, evictable or in use
         self.in_use: set[int] = set()  # known, but a request holds it
+        self.depth: dict[int, int] = {}  # of a slot's last content, tokens
+        self.cost: dict[int, float] = {}  # of a slot's last content
         self.ghost_hits = 0
+
+    def describe(self, slot: int, depth: int, cost: float) -> None:
+        """Tell of the block that is inserted next."""
+        self.depth[slot] = depth
+        self.cost[slot] = cost
 
     def disown(self, key: int) -> None:
         """A model without ghosts has none to drop."""

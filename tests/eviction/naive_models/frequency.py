@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Models of the policies that count uses: LFU."""
+"""Models of the policies that count uses: LFU, GDSF."""
 
 from typing import ClassVar
 
@@ -38,7 +38,7 @@ class NaiveLfu(NaiveModel):
     def reinsert(self, slot: int) -> None:
         if slot in self.hit:
             self.hit.discard(slot)
-            self.rank[slot] = self.age + self.uses[slot]
+            self.rank[slot] = self.age + self._worth(slot)
         self.rank[slot] = max(self.rank[slot], self.age)
         self.order.append(slot)
 
@@ -66,6 +66,21 @@ class NaiveLfu(NaiveModel):
         self.forget(slot)
         return slot
 
+    def _worth(self, slot: int) -> int:
+        return self.uses[slot]
+
     def _count(self, slot: int) -> None:
         self.uses[slot] = min(self.MOST_USES, self.uses.get(slot, 0) + 1)
         self.hit.add(slot)
+
+
+class NaiveGdsf(NaiveLfu):
+    """HPL-98-69R1, for blocks of one size: each use counts as much as it costs."""
+
+    name = "gdsf"
+
+    def __init__(self, num_slots: int):
+        super().__init__(num_slots)
+
+    def _worth(self, slot: int) -> int:
+        return self.uses[slot] * round(256 * self.cost.get(slot, 1.0))

@@ -26,6 +26,10 @@ class NaiveLeCaR(NaiveModel):
         discount: What is left of a regret after N accesses.
         ghost_ratio: Both histories, as a share of the capacity.
         seed: Of the draws.
+        libcachesim: Its rules where they are not ours, for comparisons only. A block
+            that returns has one use, whatever it had before; the two histories
+            together have as many ghosts as there are blocks; and those on which the
+            experts agree are remembered too.
 
     """
 
@@ -39,7 +43,9 @@ class NaiveLeCaR(NaiveModel):
         discount: float = 0.005,
         ghost_ratio: float = 0.5,
         seed: int = 0,
+        libcachesim: bool = False,
     ):
+        self.libcachesim = libcachesim
         self.learning_rate = learning_rate
         self.decay = math.log(discount) / num_slots
         self.history_limit = int(ghost_ratio * num_slots / 2)
@@ -65,7 +71,8 @@ class NaiveLeCaR(NaiveModel):
                 _, uses, asked = history[key]
                 if not asked:
                     self._regret(history, key)
-                self.uses[slot] = self.uses.get(slot, 0) + uses
+                if not self.libcachesim:
+                    self.uses[slot] = self.uses.get(slot, 0) + uses
         self.disown(key)
         self._count(slot)
         self.reinsert(slot)
@@ -113,8 +120,12 @@ class NaiveLeCaR(NaiveModel):
         slot = oldest if by_lru else rarest
         key = self.key[slot]
         self.disown(key)
-        if oldest != rarest and self.history_limit > 0:
-            history = self.of_lru if by_lru else self.of_lfu
+        history = self.of_lru if by_lru else self.of_lfu
+        if self.libcachesim:
+            history[key] = self.accesses, self.uses[slot], False
+            if len(self.of_lru) + len(self.of_lfu) > self.capacity:
+                self.disown(min(self.of_lru | self.of_lfu, key=self._evicted_at))
+        elif oldest != rarest and self.history_limit > 0:
             if len(history) == self.history_limit:
                 del history[next(iter(history))]
             history[key] = self.accesses, self.uses[slot], False
@@ -123,6 +134,9 @@ class NaiveLeCaR(NaiveModel):
 
     def ghosts(self) -> list[int]:
         return [*self.of_lru, *self.of_lfu]
+
+    def _evicted_at(self, key: int) -> int:
+        return (self.of_lru | self.of_lfu)[key][0]
 
     def _regret(self, history: dict[int, tuple[int, int, bool]], key: int) -> None:
         age = self.accesses - history[key][0]

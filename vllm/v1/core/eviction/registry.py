@@ -191,6 +191,10 @@ _NATIVE = {
             ghosts=True,
         ),
         _native("lfu", "the block with the fewest uses, old ones for less", LFUConfig),
+        _native(
+            "gdsf",
+            "few uses times a small recompute cost, old uses for less",
+        ),
         _native("arc", "once-used or reused blocks, in adaptive shares", ghosts=True),
     )
 }
