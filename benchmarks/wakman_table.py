@@ -42,7 +42,7 @@ from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_ad
 from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
 from vllm.v1.core.eviction.rules import Discounted, Paper, Window
 
-EVEN = workloads.Mix(33.3, 33.3, 33.4)
+EVEN = workloads.EVEN
 TURNS = (2, 3, 4, 6, 8)
 INPUTS = (128, 512, 2048, 8192)
 STATICS = ("lru", "s3fifo")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vllm.benchmarks.eviction.generate_args import add_generate_args
 from vllm.benchmarks.eviction.policy_list import ORACLES, candidates, parse_policies
 from vllm.v1.core.eviction.registry import get_policy, policy_names
 
@@ -95,9 +96,18 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
     policies = commands.add_parser("policies", help="the policies there are")
     _add_output_args(policies)
 
-    convert = commands.add_parser("convert", help="write a trace as a recording")
+    convert = commands.add_parser("convert", help="write a trace in another format")
     _add_trace_args(convert)
-    convert.add_argument("output", help="the file; .gz and .zst compress")
+    convert.add_argument("output", help="the file; .gz and .zst compress, - prints")
+    convert.add_argument(
+        "--to",
+        default="recording",
+        metavar="FORMAT",
+        help="mooncake, mooncake-runs, bailian or recording (default: %(default)s)",
+    )
+
+    generate = commands.add_parser("generate", help="write synthetic traffic")
+    add_generate_args(generate)
 
 
 def _add_trace_args(parser: argparse.ArgumentParser) -> None:
@@ -369,12 +379,23 @@ def _defaults(config: type) -> dict[str, Any]:
 
 
 def _convert(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.trace_write import write_recording
+    from vllm.benchmarks.eviction.trace_write import (
+        check_format,
+        lines_of_trace,
+        write_lines,
+    )
 
     trace = _load(args)
-    write_recording(trace, args.output)
+    check_format(args.to, trace.block_size)
+    write_lines(lines_of_trace(trace), args.output, args.to, trace.block_size)
     print(f"{len(trace):,} requests to {args.output}", file=sys.stderr)
     return 0
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.generate import generate_file
+
+    return generate_file(args)
 
 
 def _load(args: argparse.Namespace) -> Any:
@@ -432,4 +453,5 @@ _COMMANDS = {
     "describe": _describe,
     "policies": _policies,
     "convert": _convert,
+    "generate": _generate,
 }
