@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from vllm.benchmarks.eviction.describe import describe
 from vllm.benchmarks.eviction.generate_args import (
     parse_traffic,
     schedule_of,
@@ -323,3 +324,20 @@ def test_describe_measures_sessions(lab, write, capsys):
     assert values["used once, of single turns only"] == 1
     assert values["blocks of several sessions, a multi-turn one too"] == 1 / 6
     assert values["uses of several sessions, a multi-turn one too"] == 3 / 9
+
+
+def test_the_twin_is_like_the_trace_it_is_a_twin_of():
+    """Against "When Fancy Eviction Fails", section 4, as far as two hours can show."""
+    preset = PRESETS["production"]
+    trace = generate(preset.workload, constant(preset.mix, 7200.0))
+    values = {row["measure"]: row["value"] for row in describe(trace)}
+    assert values["prompt length of multi-turn p50"] == pytest.approx(66_605, rel=0.3)
+    # Between the single turns and the others there is a gap, where the median lies.
+    assert 3_386 / 2 < values["prompt length p50"] < 3_386 * 2
+    assert values["session's blocks p50"] == pytest.approx(45, rel=0.15)
+    assert values["gap in a session p50"] == pytest.approx(8.2, rel=0.4)
+    assert values["gaps under 22 minutes"] == pytest.approx(0.997, abs=0.004)
+    assert values["multi-turn session lasts p50"] == pytest.approx(55, rel=0.4)
+    assert values["blocks of the largest tenth"] == pytest.approx(0.762, abs=0.08)
+    assert values["uses of single turns only"] == pytest.approx(0.114, abs=0.05)
+    assert values["used once"] == pytest.approx(0.543, abs=0.15)
