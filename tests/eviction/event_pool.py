@@ -19,6 +19,7 @@ from tests.eviction.block_info import BLOCK_SIZE, insert
 EVENTS = (
     *("fill", "fill", "fill", "release", "release", "release", "release"),
     *("admit", "admit", "admit", "take", "take", "victim", "forget", "disown"),
+    "finish",
 )
 
 
@@ -84,6 +85,7 @@ class EventPool:
         self.known: set[int] = set()  # inserted, evictable or in use
         self.log: list[tuple[Any, ...]] = []
         self._serial = 0
+        self._admitted: tuple[int, list[int]] = (0, [])  # serial and keys of the last
 
     def step(self, event: str, number: int) -> None:
         getattr(self, event)(number)
@@ -155,7 +157,16 @@ class EventPool:
             keys = [key for key, keep in zip(keys, known, strict=True) if keep]
             slots = [slot for slot, keep in zip(slots, known, strict=True) if keep]
         self._serial += 1
+        self._admitted = (self._serial, keys)
         self._send("admit", self._serial, keys, slots, float(self._serial))
+
+    def finish(self, number: int) -> None:
+        """The last request ends; its blocks, if any, are released next."""
+        serial, keys = self._admitted
+        self.log.append(("finish", serial, keys))
+        for policy in self.policies:
+            if hasattr(policy, "finish"):
+                policy.finish(serial, keys, float(serial))
 
     def victim(self, number: int = 0) -> int | None:
         """Evict; all policies must choose the same block, an evictable one."""

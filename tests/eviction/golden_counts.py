@@ -38,6 +38,8 @@ NUM_RUNNING = 12
 VARIANTS = {
     "lfu": {"lfu ageing=false": {"ageing": 0.0}},
     "s3fifo": {"s3fifo promotion=2": {"promotion": 2.0}},
+    # The requests of the trace are short; the accesses have no depth.
+    "t-lru": {"t-lru xi=256 next_prompt=64": {"xi": 256.0, "next_prompt": 64.0}},
     "s4fifo": {"s4fifo tau_s=2 tau_g=1": {"tau_s": 2.0, "tau_g": 1.0}},
 }
 

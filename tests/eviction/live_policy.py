@@ -127,6 +127,9 @@ class LivePolicy:
         tokens = len(keys) * BLOCK_SIZE
         self.queue.admit(serial, groups, tokens, len(keys), now)
 
+    def finish(self, serial: int, keys: Sequence[int], now: float) -> None:
+        self.queue.finish(serial, [(0, [_hash(key) for key in keys])], now)
+
     def _block(self, slot: int) -> KVCacheBlock:
         return self.pool.blocks[slot + 1]
 

@@ -33,6 +33,7 @@ class RequestPool:
         self._num_evictable = 0
         self._blank = list(range(num_slots))
         self._running: dict[int, list[int]] = {}
+        self._keys: dict[int, list[int]] = {}  # of running requests
         self._serial = 0
 
     @property
@@ -62,10 +63,14 @@ class RequestPool:
         for slot in hits + computed:
             self._holders[slot] += 1
         self._running[self._serial] = hits + computed
+        self._keys[self._serial] = list(keys)
         return num_hits
 
     def finish(self, serial: int) -> None:
         slots = self._running.pop(serial)
+        if hasattr(self.policy, "finish"):
+            keys = self._keys.pop(serial)
+            self.policy.finish(serial, keys, float(self._serial))
         for depth in reversed(range(len(slots))):
             slot = slots[depth]
             self._holders[slot] -= 1

@@ -85,6 +85,16 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "lirs": {"hir_ratio": shares, "ghost_ratio": ghost_ratios},
     "lfu": {"ageing": st.booleans()},
+    "t-lru": {
+        "xi": st.sampled_from([0, 16, 40, 64, 2048]),
+        "next_prompt": st.sampled_from([0, 16, 256]),
+    },
+    "wtinylfu": {
+        "window_ratio": shares,
+        "protected_ratio": shares,
+        "climb": st.booleans(),
+        "seed": st.integers(0, 2**32 - 1),
+    },
     "s3fifo": {
         "small_ratio": shares,
         "ghost_ratio": ghost_ratios,

@@ -59,6 +59,44 @@ def test_lru_evicts_the_tail_of_a_request_first():
     assert [lru.victim() for _ in range(4)] == [2, 3, 1, 0]
 
 
+# ---- T-LRU ----
+
+
+def ended(policy: Any, serial: int, slots: range) -> None:
+    """A request ends whose blocks, of 16 tokens, are these: released tail first."""
+    policy.finish(serial, [1 + slot for slot in slots], 0.0)
+    for slot in reversed(slots):
+        policy.insert(slot, 1 + slot, depth=16 * (1 + slot - slots.start))
+
+
+def test_t_lru_gives_up_what_can_be_recomputed_in_time():
+    """40 tokens may be recomputed, and 8 are expected: 32 of the end are spare."""
+    policy: Any = make_policy("t-lru", 8, {"xi": 40, "next_prompt": 8})
+    ended(policy, 1, range(4))  # 64 tokens: of A B C D the last two are spare
+    ended(policy, 2, range(4, 6))  # 32 tokens: E F are spare
+    assert policy.peek(8) == [3, 2, 5, 4, 1, 0]
+    # The first goes on to 96 tokens, of which 64 matter: C and D do now.
+    for slot in range(4):
+        policy.take(slot)
+    policy.admit(3, [1, 2, 3, 4], list(range(4)), 0.0)
+    policy.finish(3, [1, 2, 3, 4, 7, 8], 0.0)
+    for slot in (7, 6):
+        policy.insert(slot, 1 + slot, depth=16 * (slot - 1))
+    for slot in (3, 2, 1, 0):
+        policy.reinsert(slot)
+    assert policy.peek(8) == [5, 4, 7, 6, 3, 2, 1, 0]
+
+
+def test_t_lru_keeps_what_a_longer_conversation_needs():
+    policy: Any = make_policy("t-lru", 4, {"xi": 40, "next_prompt": 8})
+    ended(policy, 1, range(4))
+    policy.take(0)
+    policy.admit(2, [1], [0], 0.0)
+    policy.finish(2, [1], 0.0)
+    policy.reinsert(0)  # a conversation of 16 tokens, none of which matters
+    assert policy.peek(4) == [3, 2, 1, 0]
+
+
 # ---- SLRU ----
 
 
@@ -156,6 +194,37 @@ def test_gdsf_bounds_the_cost():
     for slot, cost in enumerate([1e30, 8191.9, 0.0, 0.003]):
         gdsf.insert(slot, slot + 1, cost=cost)
     assert gdsf.peek(4) == [2, 3, 1, 0]
+
+
+# ---- W-TinyLFU ----
+
+
+def test_wtinylfu():
+    # Of four blocks one is the window's, and two may be protected.
+    cache = Letters("wtinylfu", 4, {"protected_ratio": 0.7, "climb": 0})
+    assert cache.play("ABCD") == ["room"] * 4  # window D, probation A B C
+    assert cache.play("A") == ["hit"]  # probation B C, protected A; two uses
+    # D and B have one use each: the older goes. C, as old as D in use, is next.
+    assert cache.play("E") == ["B"]  # window E, probation C D, protected A
+    assert cache.play("EE") == ["hit", "hit"]
+    # E has three uses, C one: E moves to the main part.
+    assert cache.play("F") == ["C"]  # window F, probation D E, protected A
+    assert cache.play("D") == ["hit"]  # probation E, protected A D
+    # F was used once, E three times: the newcomer goes.
+    assert cache.play("G") == ["F"]
+    assert cache.play("AED") == ["hit"] * 3
+
+
+def test_wtinylfu_climbs():
+    """The hit rate rises, so the window grows by a sixteenth of the pool; then it
+    falls, and the window shrinks."""
+    cache = Letters("wtinylfu", 32)
+    window: Any = lambda: cache.policy.snapshot()[2][0]  # noqa: E731
+    assert window() == 1
+    cache.play("AB" * 160)
+    assert window() == 3
+    cache.play("".join(chr(1000 + n) for n in range(320)))
+    assert window() == 1
 
 
 # ---- LIRS ----

@@ -15,7 +15,9 @@
 #include "s3fifo.h"
 #include "sieve.h"
 #include "slru.h"
+#include "t_lru.h"
 #include "two_queue.h"
+#include "wtinylfu.h"
 
 namespace eviction {
 namespace {
@@ -99,6 +101,22 @@ const std::map<std::string, Factory>& catalogue() {
          Slru::Config config;
          config.protected_ratio = read("protected_ratio", config.protected_ratio);
          return std::make_unique<Slru>(slots, config);
+       }},
+      {"t-lru",
+       [](std::uint32_t slots, Reader& read) {
+         TLru::Config config;
+         config.xi = read("xi", config.xi);
+         config.next_prompt = read("next_prompt", config.next_prompt);
+         return std::make_unique<TLru>(slots, config);
+       }},
+      {"wtinylfu",
+       [](std::uint32_t slots, Reader& read) {
+         WTinyLfu::Config config;
+         config.window_ratio = read("window_ratio", config.window_ratio);
+         config.protected_ratio = read("protected_ratio", config.protected_ratio);
+         config.climb = read("climb", config.climb) != 0.0;
+         config.seed = static_cast<std::uint32_t>(read("seed", config.seed));
+         return std::make_unique<WTinyLfu>(slots, config);
        }},
   };
   return factories;

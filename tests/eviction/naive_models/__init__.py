@@ -21,7 +21,13 @@ from tests.eviction.naive_models.fifo import (
 from tests.eviction.naive_models.frequency import NaiveGdsf, NaiveLfu
 from tests.eviction.naive_models.lecar import NaiveLeCaR
 from tests.eviction.naive_models.lirs import NaiveLirs
-from tests.eviction.naive_models.recency import NaiveArc, NaiveLru, NaiveSlru
+from tests.eviction.naive_models.recency import (
+    NaiveArc,
+    NaiveLru,
+    NaiveSlru,
+    NaiveTLru,
+)
+from tests.eviction.naive_models.wtinylfu import NaiveWTinyLfu
 
 __all__ = [
     "MODELS",
@@ -36,7 +42,9 @@ __all__ = [
     "NaiveS4Fifo",
     "NaiveSieve",
     "NaiveSlru",
+    "NaiveTLru",
     "NaiveTwoQueue",
+    "NaiveWTinyLfu",
 ]
 
 MODELS: dict[str, type[NaiveModel]] = {
@@ -53,5 +61,7 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveGdsf,
         NaiveLeCaR,
         NaiveLirs,
+        NaiveTLru,
+        NaiveWTinyLfu,
     )
 }

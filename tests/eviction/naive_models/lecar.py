@@ -6,15 +6,7 @@ import math
 from typing import ClassVar
 
 from tests.eviction.naive_models.base import Keys, NaiveModel, Slots
-
-
-def split_mix(seed: int, n: int) -> float:
-    """Return the n-th draw of SplitMix64, from [0, 1)."""
-    mask = 2**64 - 1
-    bits = (seed + (n + 1) * 0x9E3779B97F4A7C15) & mask
-    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & mask
-    return ((bits ^ (bits >> 31)) >> 11) / 2**53
+from tests.eviction.naive_models.draws import split_mix
 
 
 class NaiveLeCaR(NaiveModel):

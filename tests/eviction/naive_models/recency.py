@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Models of the policies that order by recency: LRU, SLRU, ARC."""
+"""Models of the policies that order by recency: LRU, T-LRU, SLRU, ARC."""
 
 from tests.eviction.naive_models.base import Keys, NaiveModel, Slots
 
@@ -32,6 +32,65 @@ class NaiveLru(NaiveModel):
 
     def victim(self) -> int | None:
         return self.order.pop(0) if self.order else None
+
+
+class NaiveTLru(NaiveModel):
+    """arXiv 2510.15152.
+
+    Args:
+        num_slots: Capacity.
+        xi: Tokens that may be recomputed.
+        next_prompt: The paper's Q, tokens.
+
+    """
+
+    name = "t-lru"
+
+    def __init__(self, num_slots: int, xi: float = 2048, next_prompt: float = 256):
+        self.xi = xi
+        self.next_prompt = next_prompt
+        super().__init__(num_slots)
+
+    def clear(self) -> None:
+        super().clear()
+        self.order: list[int] = []
+        self.spare: set[int] = set()  # beyond B of all that used them, also in use
+        self.history: int | None = None  # of the request whose blocks come back now
+
+    def insert(self, slot: int, key: int) -> None:
+        if self.history is not None:
+            self.spare.add(slot)
+        self.reinsert(slot)
+
+    def reinsert(self, slot: int) -> None:
+        if self.history is not None:
+            depth = self.depth[slot]
+            self.history = max(self.history, depth)
+            if depth <= max(0, self.history + self.next_prompt - self.xi):
+                self.spare.discard(slot)
+        self.order.append(slot)
+
+    def take(self, slot: int) -> None:
+        self.order.remove(slot)
+
+    def forget(self, slot: int) -> None:
+        self.spare.discard(slot)
+        if slot in self.order:
+            self.order.remove(slot)
+
+    def admit(self, serial: int, keys: Keys, slots: Slots, now: float) -> None:
+        self.history = None
+
+    def finish(self, serial: int, keys: Keys, now: float) -> None:
+        self.history = 0
+
+    def victim(self) -> int | None:
+        first = [slot for slot in self.order if slot in self.spare]
+        slot = next(iter(first or self.order), None)
+        if slot is not None:
+            self.history = None
+            self.forget(slot)
+        return slot
 
 
 class NaiveSlru(NaiveModel):

@@ -143,6 +143,32 @@ class LeCaRConfig:
     """Of the draws between the experts."""
 
 
+@dataclass
+class TLRUConfig:
+    """Parameters of `t-lru`."""
+
+    xi: Annotated[int, Interval(ge=0, le=10_000_000)] = 2048
+    """Tokens that may be recomputed within the target for the time to the first
+    token: the target times the prefill rate. With 0 this is LRU."""
+    next_prompt: Annotated[int, Interval(ge=0, le=10_000_000)] = 256
+    """Tokens by which a conversation is longer when it comes back."""
+
+
+@dataclass
+class WTinyLFUConfig:
+    """Parameters of `wtinylfu`."""
+
+    window_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.01
+    """Share of the pool, one block at least, that new blocks have to themselves. Where
+    the hill climber starts."""
+    protected_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.8
+    """Share of the rest that is left to blocks which were hit there."""
+    climb: bool = True
+    """Whether the border between the two moves with the hit rate."""
+    seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
+    """Of the draws by which a loser is let in now and then."""
+
+
 def _native(
     name: str, summary: str, config: type = NoConfig, ghosts: bool = False
 ) -> PolicySpec:
@@ -171,6 +197,11 @@ _NATIVE = {
             ghosts=True,
         ),
         _native("sieve", "the oldest block not used since the hand passed"),
+        _native(
+            "t-lru",
+            "ends of conversations that can be recomputed in time, then as lru",
+            TLRUConfig,
+        ),
         _native("slru", "blocks that were not used again, for longest", SLRUConfig),
         _native(
             "2q",
@@ -191,6 +222,11 @@ _NATIVE = {
             ghosts=True,
         ),
         _native("lfu", "the block with the fewest uses, old ones for less", LFUConfig),
+        _native(
+            "wtinylfu",
+            "new blocks, unless they are used more than those they would replace",
+            WTinyLFUConfig,
+        ),
         _native(
             "gdsf",
             "few uses times a small recompute cost, old uses for less",
