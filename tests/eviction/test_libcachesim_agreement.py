@@ -30,6 +30,13 @@ Elsewhere they are not, and only the distance is bounded, as measured:
                  libcachesim it starts with one, and LFU sees newcomers only. With
                  that rule and two that matter less, of `NaiveLeCaR`, what is left is
                  chance, to either side: its draws depend on what ran before.
+    LHD          libcachesim's learns after a million accesses, and tells ages apart in
+                 units of 1,024: on short traces it follows the ranks that it starts
+                 with, which suit the synthetic ones and are worth up to eight points
+                 there. With those rules of `NaiveLhd` 4.5 points are left, of either
+                 sign: both draw, and libcachesim's looks at the latest admissions.
+    W-TinyLFU    not compared: libcachesim's may evict several blocks for one, and has
+                 no window in a cache of less than a hundred.
     GDSF         the same rule is stated, and the hits are the same for the first
                  hundreds of accesses; then, now and then, libcachesim's evicts a block
                  that is not the one of lowest priority. Under a point.
@@ -49,6 +56,7 @@ import pytest
 from tests.eviction.naive_models import (
     NaiveArc,
     NaiveLeCaR,
+    NaiveLhd,
     NaiveLirs,
     NaiveS3Fifo,
     NaiveTwoQueue,
@@ -69,6 +77,7 @@ CLASSES = {
     "lirs": "LIRS",
     "lecar": "LeCaR",
     "gdsf": "GDSF",
+    "lhd": "LHD",
 }
 CAPACITIES = (20, 50, 97, 200, 500, 1000, 2000)
 MOONCAKE = (
@@ -240,9 +249,17 @@ def test_lecars_old_uses_are_what_it_has_over_theirs(capacity: int, seed: int):
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("capacity", CAPACITIES)
+def test_lhds_first_ranks_are_what_theirs_has_over_ours(capacity: int, seed: int):
+    trace = synthetic(seed)
+    model = NaiveLhd(capacity, samples=8, libcachesim=True)
+    assert points_apart("lhd", capacity, trace, model=model) <= 4.5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize(
     ("name", "points"),
-    [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7), ("gdsf", 1)],
+    [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7), ("gdsf", 1), ("lhd", 8)],
 )
 def test_no_further_apart_than(name: str, points: float, capacity: int, seed: int):
     assert points_apart(name, capacity, synthetic(seed)) <= points
@@ -250,7 +267,8 @@ def test_no_further_apart_than(name: str, points: float, capacity: int, seed: in
 
 @pytest.mark.parametrize("capacity", MOONCAKE_CAPACITIES)
 @pytest.mark.parametrize(
-    ("name", "points"), [("lfu", 5), ("slru", 2.5), ("lecar", 0.5), ("gdsf", 1)]
+    ("name", "points"),
+    [("lfu", 5), ("slru", 2.5), ("lecar", 0.5), ("gdsf", 1), ("lhd", 2)],
 )
 def test_no_further_apart_on_mooncake_than(name: str, points: float, capacity: int):
     assert points_apart(name, capacity, mooncake()) <= points

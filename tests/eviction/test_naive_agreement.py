@@ -85,6 +85,12 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "lirs": {"hir_ratio": shares, "ghost_ratio": ghost_ratios},
     "lfu": {"ageing": st.booleans()},
+    "lhd": {"samples": st.sampled_from([1, 2, 32]), "seed": st.integers(0, 2**32 - 1)},
+    "workload-aware": {
+        "horizon": st.sampled_from([0.01, 0.5, 1.0, 100.0]),
+        "ghost_ratio": ghost_ratios,
+    },
+    "asymcache": {"half_life": st.sampled_from([0.01, 0.5, 1.0, 100.0])},
     "t-lru": {
         "xi": st.sampled_from([0, 16, 40, 64, 2048]),
         "next_prompt": st.sampled_from([0, 16, 256]),

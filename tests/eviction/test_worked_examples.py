@@ -227,6 +227,98 @@ def test_wtinylfu_climbs():
     assert window() == 1
 
 
+# ---- LHD ----
+
+
+def use(policy: Any, serial: int, *slots: int) -> None:
+    """A request hits the blocks, of which slot n holds key n + 1, and ends at once."""
+    for slot in slots:
+        policy.take(slot)
+    policy.admit(serial, [slot + 1 for slot in slots], list(slots), 0.0)
+    for slot in reversed(slots):
+        policy.reinsert(slot)
+
+
+def test_lhd_learns_at_which_age_hits_come():
+    """Two slots: ages are in accesses, and a period is 16 of them."""
+    lhd: Any = make_policy("lhd", 2)
+    lhd.insert(0, 1)
+    lhd.insert(1, 2)
+    use(lhd, 1, 0, 1)  # age 0: accessed 2
+    lhd.admit(2, [3], [None], 0.0)  # age 1
+    assert lhd.peek(2) == [1, 0]
+    use(lhd, 3, 0)  # at age 1
+    for serial in range(4, 14):
+        use(lhd, serial, 0)  # at age 0, ten times
+    assert lhd.victim() == 1  # at age 12
+    lhd.admit(14, [3, 4], [None, None], 0.0)  # which ends the period
+    scalars = lhd.snapshot()[2]
+    density = [scalars[3 + 3 * 256 * c + 2 * 256 :][:256] for c in range(10)]
+    # New blocks, class 0: two hits at age 0, and no more.
+    assert density[0][0] == 1 and density[0][1] == 0
+    # Hit at age 0 before, class 9: eight hits of age 0, one of 1, an eviction of age 12.
+    assert density[9][0] == pytest.approx(9 / (10 + 2 + 11))
+    assert density[9][1] == pytest.approx(1 / (2 + 11))
+    assert density[9][12] == 0
+    # Hit at ages 0 and 1, class 8: two hits at age 0.
+    assert density[8][:2] == [1, 0]
+
+
+# ---- Workload-aware ----
+
+
+def test_workload_aware_knows_the_turn_and_what_is_shared():
+    policy: Any = make_policy("workload-aware", 4)
+
+    def category(key: int) -> int:
+        return {k: queue & 15 for k, queue, _ in policy.snapshot()[0]}[key]
+
+    policy.admit(1, [1], [None], 0.0)
+    policy.finish(1, [1], 0.0)
+    policy.insert(0, 1)
+    assert category(1) == 0  # turn 1
+    policy.take(0)
+    policy.admit(2, [1, 2], [0, None], 0.0)  # its conversation goes on
+    policy.finish(2, [1, 2], 0.0)
+    policy.insert(1, 2)
+    policy.reinsert(0)
+    assert category(1) == category(2) == 1  # turn 2
+    use(policy, 3, 0, 1)
+    assert category(1) == category(2) == 2  # turns 3 and 4
+    use(policy, 4, 0)  # the first block again, as if it were turn 2
+    assert category(1) == 4 + 1, "hit three times, which its conversation explains not"
+    assert category(2) == 2
+
+
+def test_workload_aware_evicts_what_does_not_return():
+    """Blocks of second turns return, those of first turns do not."""
+    policy: Any = make_policy("workload-aware", 3, {"horizon": 4})
+    policy.insert(0, 1)
+    for serial in range(10):
+        use(policy, serial, 0)  # turn 2 each time, and after a while shared
+    policy.insert(1, 2)
+    use(policy, 11, 0)
+    policy.insert(2, 3)
+    assert policy.peek(3) == [1, 2, 0]
+
+
+# ---- AsymCache ----
+
+
+def test_asymcache_weighs_cost_against_age():
+    """Four slots: four accesses make up for half the cost."""
+    policy: Any = make_policy("asymcache", 4)
+    policy.insert(0, 1, cost=4.0)  # 2 in logarithms
+    policy.insert(1, 2, cost=1.0)  # 0
+    assert policy.peek(4) == [1, 0]
+    policy.admit(1, [7, 8, 9, 10], [None] * 4, 0.0)
+    policy.insert(2, 3, cost=2.0)  # 1 + 1
+    policy.insert(3, 4, cost=1.5)  # less than that
+    assert policy.peek(4) == [1, 3, 0, 2]
+    use(policy, 2, 1)  # two uses: 1, and 5 accesses: 1.25
+    assert policy.peek(4) == [3, 0, 2, 1]
+
+
 # ---- LIRS ----
 
 

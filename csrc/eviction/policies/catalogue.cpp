@@ -7,9 +7,11 @@
 #include <stdexcept>
 
 #include "arc.h"
+#include "asymcache.h"
 #include "gdsf.h"
 #include "lecar.h"
 #include "lfu.h"
+#include "lhd.h"
 #include "lirs.h"
 #include "lru.h"
 #include "s3fifo.h"
@@ -17,6 +19,7 @@
 #include "slru.h"
 #include "t_lru.h"
 #include "two_queue.h"
+#include "workload_aware.h"
 #include "wtinylfu.h"
 
 namespace eviction {
@@ -53,6 +56,12 @@ const std::map<std::string, Factory>& catalogue() {
          return std::make_unique<TwoQueue>(slots, config);
        }},
       {"arc", [](std::uint32_t slots, Reader&) { return std::make_unique<Arc>(slots); }},
+      {"asymcache",
+       [](std::uint32_t slots, Reader& read) {
+         AsymCache::Config config;
+         config.half_life = read("half_life", config.half_life);
+         return std::make_unique<AsymCache>(slots, config);
+       }},
       {"gdsf", [](std::uint32_t slots, Reader&) { return std::make_unique<Gdsf>(slots); }},
       {"lecar",
        [](std::uint32_t slots, Reader& read) {
@@ -68,6 +77,13 @@ const std::map<std::string, Factory>& catalogue() {
          Lfu::Config config;
          config.ageing = read("ageing", config.ageing) != 0.0;
          return std::make_unique<Lfu>(slots, config);
+       }},
+      {"lhd",
+       [](std::uint32_t slots, Reader& read) {
+         Lhd::Config config;
+         config.samples = static_cast<std::uint32_t>(read("samples", config.samples));
+         config.seed = static_cast<std::uint32_t>(read("seed", config.seed));
+         return std::make_unique<Lhd>(slots, config);
        }},
       {"lirs",
        [](std::uint32_t slots, Reader& read) {
@@ -108,6 +124,13 @@ const std::map<std::string, Factory>& catalogue() {
          config.xi = read("xi", config.xi);
          config.next_prompt = read("next_prompt", config.next_prompt);
          return std::make_unique<TLru>(slots, config);
+       }},
+      {"workload-aware",
+       [](std::uint32_t slots, Reader& read) {
+         WorkloadAware::Config config;
+         config.horizon = read("horizon", config.horizon);
+         config.ghost_ratio = read("ghost_ratio", config.ghost_ratio);
+         return std::make_unique<WorkloadAware>(slots, config);
        }},
       {"wtinylfu",
        [](std::uint32_t slots, Reader& read) {

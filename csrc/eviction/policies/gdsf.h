@@ -22,8 +22,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
+#include "../cost_units.h"
 #include "../policy.h"
 #include "../slot_heap.h"
 
@@ -39,7 +39,7 @@ class Gdsf final : public Policy {
 
   void insert(Slot slot, Key key, const BlockInfo& info) override {
     learn(slot, key);
-    state_[slot].cost = static_cast<std::uint32_t>(std::lround(std::clamp(256 * info.cost, 1.0f, kMostCost)));
+    state_[slot].cost = cost_units(info.cost);
     count(slot);
     reinsert(slot);
   }
@@ -111,12 +111,11 @@ class Gdsf final : public Policy {
 
  private:
   struct State {
-    std::uint32_t cost = 0;  // in units of 1/256, 21 bits
+    std::uint32_t cost = 0;  // units
     std::uint16_t uses = 0;
     bool hit = false;  // used since it was queued
   };
   static constexpr std::uint16_t kMostUses = 1023;
-  static constexpr float kMostCost = (1u << 21) - 1;
 
   void count(Slot slot) {
     if (state_[slot].uses < kMostUses) ++state_[slot].uses;

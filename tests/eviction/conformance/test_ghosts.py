@@ -7,6 +7,7 @@ Where a policy has no ghosts these hold all the more.
 
 # ghost_limit is at most this many times the slots, and one. The headers say so.
 MOST_GHOSTS = {
+    "workload-aware": 0.5,
     "s3fifo": 0.9,
     "s4fifo": 0.9,
     "arc": 1.0,

@@ -12,6 +12,7 @@ that matter to them.
 """
 
 from tests.eviction.naive_models.base import NaiveModel
+from tests.eviction.naive_models.expected_cost import NaiveAsymCache
 from tests.eviction.naive_models.fifo import (
     NaiveS3Fifo,
     NaiveS4Fifo,
@@ -20,6 +21,7 @@ from tests.eviction.naive_models.fifo import (
 )
 from tests.eviction.naive_models.frequency import NaiveGdsf, NaiveLfu
 from tests.eviction.naive_models.lecar import NaiveLeCaR
+from tests.eviction.naive_models.lhd import NaiveLhd
 from tests.eviction.naive_models.lirs import NaiveLirs
 from tests.eviction.naive_models.recency import (
     NaiveArc,
@@ -27,14 +29,17 @@ from tests.eviction.naive_models.recency import (
     NaiveSlru,
     NaiveTLru,
 )
+from tests.eviction.naive_models.workload_aware import NaiveWorkloadAware
 from tests.eviction.naive_models.wtinylfu import NaiveWTinyLfu
 
 __all__ = [
     "MODELS",
     "NaiveArc",
+    "NaiveAsymCache",
     "NaiveGdsf",
     "NaiveLeCaR",
     "NaiveLfu",
+    "NaiveLhd",
     "NaiveLirs",
     "NaiveLru",
     "NaiveModel",
@@ -45,6 +50,7 @@ __all__ = [
     "NaiveTLru",
     "NaiveTwoQueue",
     "NaiveWTinyLfu",
+    "NaiveWorkloadAware",
 ]
 
 MODELS: dict[str, type[NaiveModel]] = {
@@ -63,5 +69,8 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveLirs,
         NaiveTLru,
         NaiveWTinyLfu,
+        NaiveLhd,
+        NaiveWorkloadAware,
+        NaiveAsymCache,
     )
 }

@@ -169,6 +169,37 @@ class WTinyLFUConfig:
     """Of the draws by which a loser is let in now and then."""
 
 
+@dataclass
+class LHDConfig:
+    """Parameters of `lhd`."""
+
+    samples: Annotated[int, Interval(ge=1, le=1024)] = 32
+    """Blocks that are drawn for each eviction, of which the worst goes."""
+    seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
+    """Of the draws."""
+
+
+@dataclass
+class WorkloadAwareConfig:
+    """Parameters of `workload-aware`."""
+
+    horizon: Annotated[float, Interval(ge=0.01, le=100)] = 1.0
+    """A block is worth the probability that it returns within this many pools' worth
+    of accesses."""
+    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.5
+    """Evicted blocks that are remembered, as a share of the pool: their returns count
+    in the fits. Without any, what is evicted early seems never to return."""
+
+
+@dataclass
+class AsymCacheConfig:
+    """Parameters of `asymcache`."""
+
+    half_life: Annotated[float, Interval(ge=0.01, le=100)] = 1.0
+    """Accesses since the last use that halve the probability of another, in pools'
+    worth. More weighs cost and uses higher against age."""
+
+
 def _native(
     name: str, summary: str, config: type = NoConfig, ghosts: bool = False
 ) -> PolicySpec:
@@ -226,6 +257,22 @@ _NATIVE = {
             "wtinylfu",
             "new blocks, unless they are used more than those they would replace",
             WTinyLFUConfig,
+        ),
+        _native(
+            "lhd",
+            "of a sample, the block with the fewest hits to expect for its time",
+            LHDConfig,
+        ),
+        _native(
+            "workload-aware",
+            "the block least likely to return soon, by the turn it was last used in",
+            WorkloadAwareConfig,
+            ghosts=True,
+        ),
+        _native(
+            "asymcache",
+            "a small recompute cost times a small probability of reuse",
+            AsymCacheConfig,
         ),
         _native(
             "gdsf",
