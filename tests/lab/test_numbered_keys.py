@@ -31,7 +31,12 @@ def trace() -> Trace:
     return generate(P1.workload, constant(Mix(34, 33, 33), 300), seed=3)
 
 
-@pytest.mark.parametrize("policy", [*native_policies(), "adaptive", "belady"])
+# Its sketch hashes keys: other keys, other collisions.
+HASHES_KEYS = {"wtinylfu"}
+POLICIES = [*sorted({*native_policies()} - HASHES_KEYS), "adaptive", "belady"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_does_the_same_with_numbers(trace: Trace, policy: str):
     assert trace.last_key == 0
     chosen = parse_policies(policy, None)[0]

@@ -99,8 +99,10 @@ class AsymCache final : public Policy {
   void adopt_history(const Snapshot& snapshot) override { clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0)); }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
-    state_[slot] = {known.value >> 11, static_cast<std::uint32_t>(clock_) - known.queue,
-                    static_cast<std::uint16_t>(known.value % 1024), static_cast<std::uint16_t>(known.value >> 10 & 1)};
+    state_[slot] = {.used = static_cast<std::uint32_t>(clock_) - known.queue,
+                    .cost = known.value >> 11,
+                    .uses = known.value % 1024,
+                    .hit = known.value >> 10 & 1};
     if (evictable) enqueue(slot);
   }
 
@@ -115,10 +117,10 @@ class AsymCache final : public Policy {
 
  private:
   struct State {
-    std::uint32_t cost = 0;  // units
-    std::uint32_t used = 0;  // the clock, modulo 2^32
-    std::uint16_t uses = 0;
-    std::uint16_t hit = 0;  // used since it was queued
+    std::uint32_t used = 0;       // the clock, modulo 2^32
+    std::uint32_t cost : 21 = 0;  // units
+    std::uint32_t uses : 10 = 0;
+    std::uint32_t hit : 1 = 0;  // used since it was queued
   };
   static constexpr std::uint16_t kMostUses = 1023;
 
