@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "oracles/belady.h"
+#include "oracles/belady_compute.h"
 #include "oracles/infinite.h"
 #include "simulator.h"
 #include "trace_numbers.h"
@@ -207,6 +208,15 @@ void bind_oracles(nb::module_& module) {
             return plain(without_gil([&] { return Belady::replay(trace, capacity); }));
           },
           "capacity"_a, "Return (query blocks, hit blocks, evictions, hit blocks of each request).")
+      .def(
+          "belady_compute",
+          [plain](const OracleTrace& trace, std::uint32_t capacity, std::uint32_t block_size, RecomputeCost cost) {
+            const auto counts = without_gil([&] { return BeladyCompute::replay(trace, capacity, block_size, cost); });
+            return plain(counts) + nb::make_tuple(counts.saved, counts.holes, counts.hole_blocks);
+          },
+          "capacity"_a, "block_size"_a, "cost"_a,
+          "Return (query blocks, hit blocks, evictions, hit blocks of each request, cost of the hits, holes, blocks in "
+          "holes).")
       .def(
           "infinite",
           [plain](const OracleTrace& trace) { return plain(without_gil([&] { return replay_infinite(trace); })); },

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vllm.benchmarks.eviction.advise import advise
+from vllm.benchmarks.eviction.cost_models import LINEAR, UNIFORM
 from vllm.benchmarks.eviction.policy_list import parse_policies
 from vllm.benchmarks.eviction.replay import Candidate, replay
 from vllm.benchmarks.eviction.slices import cut, stand
@@ -97,6 +98,23 @@ def test_the_figures_are_those_of_whole_replays():
     assert advice.slices.prompt_blocks.sum() == trace.prompt_blocks.sum()
     memory = findings(advice)["memory"].figures["hit_rate"]
     assert memory["2000"] <= memory["4000"] <= memory["8000"]
+
+
+@pytest.mark.parametrize(("cost", "pays"), [(LINEAR, True), (UNIFORM, False)])
+def test_weighing_costs_pays_where_the_two_oracles_are_apart(cost, pays):
+    # Two long prompts and forty short ones in turn, with room for a few of them.
+    lengths = [(i, 40 if i % 20 < 2 else 4) for i in range(400)]
+    trace = trace_of([(i, path(i % 20, length)) for i, length in lengths])
+    compute = findings(advise(trace, 60, STATICS, cost=cost))["compute"]
+    figures = compute.figures
+    gap = figures["belady_compute_savings"] - figures["belady_savings"]
+    assert figures["gap"] == gap
+    assert (gap > 0.011) == pays
+    assert ("it would pay" in compute.text) == pays
+    belady = findings(advise(trace, 60, STATICS, cost=cost))["headroom"].figures
+    if not pays:
+        # All blocks cost the same: savings are the block hit rate.
+        assert figures["belady_savings"] == pytest.approx(belady["belady_hit_rate"])
 
 
 def test_a_slice_has_the_hits_of_the_requests_that_arrived_in_it():

@@ -34,17 +34,17 @@ def test_replay_gives_a_row_for_each_capacity_and_policy(lab, write, tmp_path):
         (200, "lru"),
         (200, "arc"),
     ]
-    assert [row["hit_rate"] for row in rows] == [0.25] * 4
+    assert [row["block_hit_rate"] for row in rows] == [0.25] * 4
     assert rows[0]["prompt_blocks"] == 128
 
 
 def test_an_interrupt_keeps_the_rows_so_far(lab, write, tmp_path, monkeypatch):
     real = grid.run_one
 
-    def interrupted(trace, capacity, policy, window):
+    def interrupted(trace, capacity, policy, *others):
         if policy.name == "arc":
             raise KeyboardInterrupt
-        return real(trace, capacity, policy, window)
+        return real(trace, capacity, policy, *others)
 
     monkeypatch.setattr(grid, "run_one", interrupted)
     out = tmp_path / "out.csv"

@@ -16,42 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.lab.word_traces import BLOCK, trace_of
 from vllm.benchmarks.eviction.grid import run_one
 from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import ORACLES, parse_policies
-from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.config import validate_eviction
 from vllm.v1.core.eviction.registry import policy_names
-
-BLOCK = 16
-
-
-def trace_of(paths, prompt_tail=1, seconds=1.0):
-    """Build a trace of prompts from words, whose letters are blocks.
-
-    Args:
-        paths: A word a request; "ab" and "ac" share a block, "ab" and "cb" none.
-        prompt_tail: Tokens after the last full block.
-        seconds: Between arrivals.
-
-    """
-    keys: dict[str, int] = {}
-    names = [
-        keys.setdefault(path[: i + 1], len(keys) + 1)
-        for path in paths
-        for i in range(len(path))
-    ]
-    return Trace(
-        block_size=BLOCK,
-        arrivals=np.arange(len(paths)) * seconds,
-        prompt_tokens=np.array(
-            [BLOCK * len(path) + prompt_tail for path in paths], np.uint32
-        ),
-        output_tokens=np.ones(len(paths), np.uint32),
-        offsets=np.cumsum([0, *map(len, paths)]).astype(np.uint64),
-        keys=np.array(names, np.uint64),
-        sessions=np.full(len(paths), -1),
-    )
 
 
 def best_of_all(paths, capacity):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vllm.benchmarks.eviction.cost_models import CostModel
 from vllm.benchmarks.eviction.jobs import Job
 from vllm.benchmarks.eviction.replay import Result
 from vllm.benchmarks.eviction.slices import Slices, Standing
@@ -14,6 +15,10 @@ from vllm.v1.core.eviction.registry import MANAGER
 TOLD_APART = 0.003
 """Hit rates that differ by less are called equal: so closely does the pool model agree
 with vLLM's scheduler (`docs/methodology.md`)."""
+
+WORTH_WEIGHING = 0.011
+"""Gap of the oracles' savings up to which "When Fancy Eviction Fails" (section 5.2)
+calls it negligible."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,41 @@ def headroom(chosen: Job, result: Result, belady: Result, infinite: Result) -> F
             "belady_hit_rate": belady.hit_rate,
             "infinite_hit_rate": infinite.hit_rate,
             "left_to_belady": left,
+        },
+    )
+
+
+def compute(
+    chosen: Job,
+    cost: CostModel,
+    saved: float,
+    belady: float,
+    weighed: float,
+    oracle: Result,
+) -> Finding:
+    """Say whether to weigh what blocks cost."""
+    gap = weighed - belady
+    verdict = (
+        "it would pay, in an engine that can fill holes; vLLM cannot"
+        if gap > WORTH_WEIGHING
+        else "it does not pay"
+    )
+    return Finding(
+        "compute",
+        f"Of what recomputing all full prompt blocks would cost ({cost.name}: "
+        f"1 + {cost.per_token:.3g} a token of depth), {_name(chosen)} saves "
+        f"{_rate(saved)}, Belady {_rate(belady)}, and belady-compute, which weighs the "
+        f"cost, {_rate(weighed)}. The gap of the oracles is {_points(gap)}: {verdict}.",
+        {
+            "cost": cost.name,
+            "per_token": cost.per_token,
+            "per_window_token": cost.per_window_token,
+            "window": cost.window,
+            "compute_savings": saved,
+            "belady_savings": belady,
+            "belady_compute_savings": weighed,
+            "gap": gap,
+            "belady_compute_holes": oracle.holes,
         },
     )
 

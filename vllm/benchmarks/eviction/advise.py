@@ -14,7 +14,8 @@ from typing import Any
 
 from vllm.benchmarks.eviction import advice_text
 from vllm.benchmarks.eviction.advice_text import TOLD_APART, Finding
-from vllm.benchmarks.eviction.grid import longest_request
+from vllm.benchmarks.eviction.cost_models import LINEAR, CostModel
+from vllm.benchmarks.eviction.grid import longest_request, savings
 from vllm.benchmarks.eviction.jobs import Job, run_jobs
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Result
@@ -22,6 +23,7 @@ from vllm.benchmarks.eviction.slices import Slices, cut, stand
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.registry import MANAGER
 
+_ORACLES = ("belady", "belady-compute", "infinite")
 WINDOWS = (60.0, 300.0, 900.0)
 """Of `adaptive`, seconds; tried when none is asked for."""
 
@@ -76,6 +78,7 @@ def advise(
     windows: Sequence[float] = WINDOWS,
     width: float | None = None,
     workers: int = 1,
+    cost: CostModel = LINEAR,
 ) -> Advice:
     """Replay and judge.
 
@@ -86,15 +89,16 @@ def advise(
         windows: For `adaptive`, seconds, where the lead changes hands.
         width: Of the slices, seconds.
         workers: Processes.
+        cost: Of a block; the default is the one that favours weighing it most.
 
     Raises:
         ValueError: One line.
 
     """
     slices = cut(trace, width)
-    oracles = [LabPolicy(name, name, {}) for name in ("belady", "infinite")]
-    jobs = [Job(capacity, each) for each in [*policies, *oracles]]
-    *found, belady, infinite = replay_all(trace, jobs, workers)
+    oracles = [LabPolicy(name, name, {}) for name in _ORACLES]
+    jobs = [Job(capacity, each, None, cost) for each in [*policies, *oracles]]
+    *found, belady, weighed, infinite = replay_all(trace, jobs, workers)
     statics = {p.label: each for p, each in zip(policies, found, strict=True)}
     standing = stand(slices, {name: each.hits for name, each in statics.items()})
     best = statics[standing.best]
@@ -116,8 +120,10 @@ def advise(
         # Longer windows than a quarter of the trace have no time to show.
         lengths = [each for each in windows if 4 * each <= trace.arrivals[-1]]
         adaptive = LabPolicy(MANAGER, MANAGER, {"candidates": _candidates(policies)})
-        variants = [Job(capacity, adaptive)]
-        variants += [Job(capacity, adaptive, each) for each in lengths if trades]
+        variants = [
+            Job(capacity, adaptive, window, cost)
+            for window in [None, *(lengths if trades else [])]
+        ]
         tried = replay_all(trace, variants, workers)
         replayed |= {_label(j): each for j, each in zip(variants, tried, strict=True)}
         winner = max(range(len(tried)), key=lambda i: tried[i].hit_rate)
@@ -133,11 +139,13 @@ def advise(
             advice_text.choice(standing, best, choice, rates, tried[winner])
         )
     findings.append(advice_text.headroom(choice, chosen, belady, infinite))
+    saved = [savings(trace, each, cost) for each in (chosen, belady, weighed)]
+    findings.append(advice_text.compute(choice, cost, *saved, weighed))
 
     _, needed = longest_request(trace)
     sizes = [size for size in (capacity // 2, 2 * capacity) if size >= needed]
     others = replay_all(
-        trace, [Job(size, choice.policy, choice.window) for size in sizes], workers
+        trace, [replace(choice, capacity=size) for size in sizes], workers
     )
     findings.append(
         advice_text.memory(

@@ -1,26 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""The command line of the lab: `vllm bench eviction`.
+"""The command line of the lab: `vllm bench eviction`. What it does is `commands.py`.
 
-What a command needs is imported when it runs, so that `--help` loads neither the
-C++ core nor numpy's and pandas' friends. A fault of the user's is one line and exit
-status 2; an interrupt keeps what is computed, and its status is 130.
+A fault of the user's is one line and exit status 2; an interrupt keeps what is
+computed, and its status is 130.
 """
 
 import argparse
-import json
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 from vllm.benchmarks.eviction.generate_args import add_generate_args
-from vllm.benchmarks.eviction.policy_list import ORACLES, candidates, parse_policies
-from vllm.v1.core.eviction.registry import get_policy, policy_names
-
-INTERRUPTED = 130
-"""Exit status, as a shell's after Ctrl-C."""
 
 
 def add_cli_args(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +74,7 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
     advise.add_argument(
         "--slice", type=float, metavar="SECONDS", help="(default: about 24 of them)"
     )
+    _add_cost_arg(advise, "linear")
     _add_workers_arg(advise)
     advise.add_argument("--json", metavar="PATH", help="- for standard output")
 
@@ -150,13 +139,25 @@ def _add_policy_args(parser: argparse.ArgumentParser) -> None:
         default="lru,s3fifo,arc,adaptive",
         metavar="NAMES",
         help="separated by commas; parameters after a colon: s3fifo:promotion=2; "
-        "offline only: belady, infinite (default: %(default)s)",
+        "offline only: belady, belady-compute, ilp, ilp-prefix, infinite (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--window",
         type=float,
         metavar="SECONDS",
         help="of adaptive's rule `window`; without it adaptive discounts",
+    )
+    _add_cost_arg(parser)
+
+
+def _add_cost_arg(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    parser.add_argument(
+        "--cost",
+        default=default,
+        metavar="MODEL",
+        help="of a block, for the compute-savings ratio: uniform, linear, or the "
+        "config.json of a model, whose operations are counted (default: %(default)s)",
     )
 
 
@@ -194,264 +195,10 @@ def main(args: argparse.Namespace) -> int:
         The exit status: 0, 2 after a fault of the user's, 130 after an interrupt.
 
     """
+    from vllm.benchmarks.eviction.commands import COMMANDS, print_fault
+
     try:
-        return _COMMANDS[args.lab_command](args)
+        return COMMANDS[args.lab_command](args)
     except (ValueError, OSError) as error:
-        _print_fault(str(error))
+        print_fault(str(error))
         return 2
-
-
-def _print_fault(text: str) -> None:
-    print(f"vllm bench eviction: error: {' '.join(text.split())}", file=sys.stderr)
-
-
-def _replay(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.grid import check_capacities
-    from vllm.benchmarks.eviction.sweep import run_grid
-    from vllm.benchmarks.eviction.tables import check_outputs, write_table
-
-    capacities = _capacities(args.capacity)
-    policies = parse_policies(args.policies, args.window)
-    check_outputs(args)
-    trace = _load(args)
-    check_capacities(trace, capacities)
-    rows, status = _collect(
-        run_grid(trace, capacities, policies, args.window),
-        len(capacities) * len(policies),
-    )
-    write_table(rows, args, _HIT_RATE)
-    return status
-
-
-def _sweep(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.sweep import (
-        coarse_first,
-        run_grid,
-        sweep_capacities,
-    )
-    from vllm.benchmarks.eviction.sweep_plot import check_plot, draw_sweep
-    from vllm.benchmarks.eviction.tables import check_outputs, write_table
-
-    workers = _workers(args)
-    policies = parse_policies(args.policies, args.window)
-    check_outputs(args)
-    check_plot(args.plot)
-    trace = _load(args)
-    capacities = sweep_capacities(trace, args.num_capacities)
-    rows, status = _collect(
-        run_grid(
-            trace,
-            capacities,
-            policies,
-            args.window,
-            workers,
-            coarse_first(len(capacities)),
-        ),
-        len(capacities) * len(policies),
-    )
-    write_table(rows, args, _HIT_RATE)
-    if args.plot and rows:
-        name = Path(args.trace).name
-        draw_sweep(rows, args.plot, f"{name}, blocks of {trace.block_size} tokens")
-    return status
-
-
-_HIT_RATE = "hit_rate: hit_blocks over prompt_blocks, the full blocks of all prompts"
-
-
-def _collect(
-    numbered: Iterator[tuple[int, dict[str, Any]]], total: int
-) -> tuple[list[dict[str, Any]], int]:
-    """Rows by number, as many as there are before a fault or an interrupt."""
-    rows: dict[int, dict[str, Any]] = {}
-    status = 0
-    try:
-        for number, row in numbered:
-            rows[number] = row
-    except KeyboardInterrupt:
-        print(f"Interrupted after {len(rows)} of {total} replays.", file=sys.stderr)
-        status = INTERRUPTED
-    except ValueError as error:
-        _print_fault(f"after {len(rows)} of {total} replays: {error}")
-        status = 2
-    return [rows[number] for number in sorted(rows)], status
-
-
-def _workers(args: argparse.Namespace) -> int:
-    workers = args.workers
-    if workers is None:
-        workers = len(os.sched_getaffinity(0))
-    if workers < 1:
-        raise ValueError(f"--workers is {workers}: must be 1 or more.")
-    return workers
-
-
-def _advise(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.advise import WINDOWS, advise
-    from vllm.benchmarks.eviction.grid import check_capacities
-    from vllm.benchmarks.eviction.tables import check_outputs, write_advice
-
-    capacities = _capacities(args.capacity)
-    if len(capacities) > 1:
-        raise ValueError(f"--capacity is {args.capacity}: advise takes one.")
-    workers = _workers(args)
-    policies = candidates(args.policies)
-    windows = WINDOWS if args.window is None else _seconds("--window", args.window)
-    width = None if args.slice is None else _seconds("--slice", str(args.slice))[0]
-    check_outputs(args)
-    trace = _load(args)
-    check_capacities(trace, capacities)
-    try:
-        advice = advise(trace, capacities[0], policies, windows, width, workers)
-    except KeyboardInterrupt:
-        print("Interrupted: no advice without all replays.", file=sys.stderr)
-        return INTERRUPTED
-    write_advice(
-        advice,
-        {
-            "trace": args.trace,
-            "capacity": capacities[0],
-            "block_size": trace.block_size,
-        },
-        args.json,
-    )
-    return 0
-
-
-def _seconds(flag: str, text: str) -> list[float]:
-    try:
-        found = [float(word) for word in text.split(",")]
-    except ValueError:
-        found = [0.0]
-    if not all(0 < each < float("inf") for each in found):
-        raise ValueError(f"{flag} is {text}: must be seconds, more than 0.")
-    return list(dict.fromkeys(found))
-
-
-def _describe(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.describe import describe
-    from vllm.benchmarks.eviction.tables import check_outputs, write_table
-
-    check_outputs(args)
-    write_table(describe(_load(args)), args, args.trace)
-    return 0
-
-
-def _policies(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.tables import check_outputs, write_table
-
-    check_outputs(args)
-    rows: list[dict[str, Any]] = []
-    for name in policy_names():
-        spec = get_policy(name)
-        rows.append(
-            {
-                "policy": name,
-                "evicts_first": spec.summary,
-                "parameters": json.dumps(_defaults(spec.config)),
-                "ghosts": spec.ghosts,
-                "shadow": spec.native,
-                "offline": False,
-            }
-        )
-    for name, summary in ORACLES.items():
-        rows.append(
-            {
-                "policy": name,
-                "evicts_first": summary,
-                "parameters": "{}",
-                "ghosts": False,
-                "shadow": False,
-                "offline": True,
-            }
-        )
-    write_table(rows, args, "Policies")
-    return 0
-
-
-def _defaults(config: type) -> dict[str, Any]:
-    from dataclasses import MISSING, fields
-
-    return {
-        field.name: None if field.default is MISSING else field.default
-        for field in fields(config)
-    }
-
-
-def _convert(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.trace_write import (
-        check_format,
-        lines_of_trace,
-        write_lines,
-    )
-
-    trace = _load(args)
-    check_format(args.to, trace.block_size)
-    write_lines(lines_of_trace(trace), args.output, args.to, trace.block_size)
-    print(f"{len(trace):,} requests to {args.output}", file=sys.stderr)
-    return 0
-
-
-def _generate(args: argparse.Namespace) -> int:
-    from vllm.benchmarks.eviction.generate import generate_file
-
-    return generate_file(args)
-
-
-def _load(args: argparse.Namespace) -> Any:
-    from vllm.benchmarks.eviction.trace_load import Reading, load_trace
-
-    for flag in ("seconds", "sessions", "sessions_per_hour", "concurrency"):
-        value = getattr(args, flag)
-        if value is not None and not value > 0:
-            name = flag.replace("_", "-")
-            raise ValueError(f"--{name} is {value:g}: must be more than 0.")
-    loaded = load_trace(
-        args.trace,
-        Reading(
-            block_size=args.block_size,
-            format=args.format,
-            skip_bad_lines=args.bad_lines == "skip",
-            seconds=args.seconds,
-            sessions=args.sessions,
-            sessions_per_hour=args.sessions_per_hour,
-            concurrency=args.concurrency,
-            seed=args.seed,
-        ),
-    )
-    if loaded.bad_lines:
-        print(
-            f"{len(loaded.bad_lines)} lines skipped; the first: {loaded.bad_lines[0]}",
-            file=sys.stderr,
-        )
-    trace = loaded.trace
-    print(
-        f"{args.trace}: {loaded.format}, {len(trace):,} requests, "
-        f"{int(trace.prompt_blocks.sum()):,} prompt blocks of "
-        f"{trace.block_size} tokens.",
-        file=sys.stderr,
-    )
-    return trace
-
-
-def _capacities(text: str) -> list[int]:
-    capacities = []
-    for word in text.split(","):
-        if not word.strip().isdecimal() or int(word) == 0:
-            raise ValueError(
-                f"--capacity has {word.strip()!r}: must be whole numbers of blocks, "
-                "more than 0, separated by commas."
-            )
-        capacities.append(int(word))
-    return list(dict.fromkeys(capacities))
-
-
-_COMMANDS = {
-    "replay": _replay,
-    "sweep": _sweep,
-    "advise": _advise,
-    "describe": _describe,
-    "policies": _policies,
-    "convert": _convert,
-    "generate": _generate,
-}

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.adaptive_config import make_rule, resolve_candidates
 from vllm.v1.core.eviction.config import parse_config
-from vllm.v1.core.eviction.registry import MANAGER
+from vllm.v1.core.eviction.registry import MANAGER, get_policy
 
 
 def longest_request(trace: Trace) -> tuple[int, int]:
@@ -40,13 +41,17 @@ def check_capacities(trace: Trace, capacities: Sequence[int]) -> None:
 
 
 def run_one(
-    trace: Trace, capacity: int, policy: LabPolicy, window: float | None
+    trace: Trace,
+    capacity: int,
+    policy: LabPolicy,
+    window: float | None,
+    cost: CostModel = UNIFORM,
 ) -> Result:
     """Replay once."""
     if policy.offline:
-        return replay_oracle(trace, capacity, policy.name)
+        return replay_oracle(trace, capacity, policy.name, cost)
     if policy.name != MANAGER:
-        return replay(trace, capacity, Candidate(policy.name, policy.config))
+        return replay(trace, capacity, Candidate(policy.name, policy.config), cost=cost)
     config = parse_config(MANAGER, policy.config)
     candidates = [
         Candidate(each.name, each.config)
@@ -57,20 +62,58 @@ def run_one(
         capacity,
         candidates,
         lambda num, now: make_rule(config, window, num, now),
+        cost=cost,
     )
 
 
-def make_row(capacity: int, policy: LabPolicy, result: Result) -> dict[str, Any]:
-    """Return the measures of a replay."""
-    return {
+def savings(trace: Trace, result: Result, cost: CostModel) -> float:
+    """Compute-savings ratio.
+
+    Returns:
+        What recomputing the hits would have cost, over what recomputing all full
+        prompt blocks would have.
+
+    """
+    blocks = trace.prompt_blocks
+    prefixes = cost.of_prefixes(int(blocks.max(initial=0)), trace.block_size)
+    total = float(prefixes[blocks].sum())
+    saved = result.saved
+    if saved is None:
+        saved = float(prefixes[result.hits].sum())
+    return saved / total if total else 0.0
+
+
+def make_row(
+    trace: Trace,
+    capacity: int,
+    policy: LabPolicy,
+    result: Result,
+    cost: CostModel | None = None,
+) -> dict[str, Any]:
+    """Return the measures of a replay; None where one has no meaning."""
+    ghosts = not policy.offline and (
+        policy.name == MANAGER or get_policy(policy.name).ghosts
+    )
+    tokens = result.query_tokens
+    row = {
         "capacity": capacity,
         "policy": policy.label,
         "offline": policy.offline,
-        "hit_rate": result.hit_rate,
+        "block_hit_rate": result.hit_rate,
+        "token_hit_rate": result.hit_tokens / tokens if tokens else 0.0,
+    }
+    if cost is not None:
+        row["compute_savings"] = savings(trace, result, cost)
+    return row | {
         "hit_blocks": result.hit_blocks,
         "prompt_blocks": result.query_blocks,
+        "hit_tokens": result.hit_tokens,
+        "prompt_tokens": tokens,
         "evictions": result.evictions,
-        "switches": len(result.switches),
+        "ghost_hits": result.ghost_hits if ghosts else None,
+        "switches": len(result.switches) if policy.name == MANAGER else None,
+        "holes": result.holes,
+        "hole_blocks": result.hole_blocks,
         # The oracles know no time.
         "mean_wait_s": None if policy.offline else result.mean_wait,
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction import grid
+from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Result
 from vllm.benchmarks.eviction.trace import Trace
@@ -32,12 +33,14 @@ class Job:
         capacity: Blocks of the pool.
         policy: Throughout.
         window: Of `adaptive`, seconds.
+        cost: Of a block, for policies that weigh it.
 
     """
 
     capacity: int
     policy: LabPolicy
     window: float | None = None
+    cost: CostModel = UNIFORM
 
 
 def run_jobs(
@@ -71,7 +74,7 @@ def _label(job: Job) -> str:
 
 
 def _run(trace: Trace, job: Job) -> Result:
-    return grid.run_one(trace, job.capacity, job.policy, job.window)
+    return grid.run_one(trace, job.capacity, job.policy, job.window, job.cost)
 
 
 def _in_this_process(

@@ -3,40 +3,79 @@
 """Oracles: what no policy can reach, because it takes the future to know it.
 
 They replay requests one after the other, in order of arrival, with nothing in use
-between them; see `csrc/eviction/oracles`.
+between them; see `csrc/eviction/oracles` and `ilp.py`.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.replay import Result
 from vllm.benchmarks.eviction.trace import Trace
 
 
-def replay_oracle(trace: Trace, num_blocks: int, name: str) -> Result:
+def replay_oracle(
+    trace: Trace, num_blocks: int, name: str, cost: CostModel = UNIFORM
+) -> Result:
     """Replay under an oracle.
 
     Args:
         trace: Requests; their keys name prefixes.
         num_blocks: Blocks of the cache.
         name: One of `policy_list.ORACLES`.
+        cost: Of a block, for those that weigh it.
 
     Raises:
-        ValueError: A key of the trace stands for two prefixes.
+        ValueError: A key of the trace stands for two prefixes, or the trace is too
+            large for `ilp`.
 
     """
     if name == "belady":
-        queries, hits, evictions, each = trace.for_oracles.belady(num_blocks)
-    else:
-        queries, hits, evictions, each = trace.for_oracles.infinite()
+        _, _, evictions, hits = trace.for_oracles.belady(num_blocks)
+        return _result(trace, hits, evictions)
+    if name == "infinite":
+        _, _, evictions, hits = trace.for_oracles.infinite()
+        return _result(trace, hits, evictions)
+    if name == "belady-compute":
+        _, _, evictions, hits, saved, *holes = trace.for_oracles.belady_compute(
+            num_blocks, trace.block_size, cost.native()
+        )
+        result = _result(trace, hits, evictions)
+        result.saved = saved
+        result.holes, result.hole_blocks = holes
+        return result
+    from vllm.benchmarks.eviction.ilp import best_hits
+
+    found = best_hits(trace, num_blocks, cost, prefix=name == "ilp-prefix")
+    return _of_found(trace, found, cost)
+
+
+def _result(trace: Trace, hits: NDArray[np.uint32], evictions: int | None) -> Result:
+    queries = int(trace.prompt_blocks.sum(dtype=np.int64))
+    total = int(hits.sum(dtype=np.int64))
     return Result(
-        hit_rate=hits / queries if queries else 0.0,
+        hit_rate=total / queries if queries else 0.0,
         query_blocks=queries,
-        hit_blocks=hits,
+        hit_blocks=total,
         requests=len(trace),
         refused=0,
         mean_wait=0.0,
         evictions=evictions,
         query_tokens=int(trace.prompt_tokens.sum(dtype=np.int64)),
-        hit_tokens=hits * trace.block_size,
-        hits=each,
+        hit_tokens=total * trace.block_size,
+        hits=hits,
     )
+
+
+def _of_found(trace: Trace, found: NDArray[np.bool_], cost: CostModel) -> Result:
+    """The result of a replay in which these accesses are hits."""
+    blocks = trace.prompt_blocks.astype(np.int64)
+    request = np.repeat(np.arange(len(trace)), blocks)
+    depth = np.arange(len(request)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    hit = found[trace.offsets.astype(np.int64)[request] + depth]
+    hits = np.bincount(request, hit, minlength=len(trace)).astype(np.uint32)
+    result = _result(trace, hits, None)
+    result.saved = float(cost((depth[hit] + 1) * trace.block_size).sum())
+    begins = ~hit & ((depth == 0) | np.concatenate(([True], hit[:-1])))
+    result.holes, result.hole_blocks = int(begins.sum()), int((~hit).sum())
+    return result

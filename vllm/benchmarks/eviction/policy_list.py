@@ -16,6 +16,9 @@ from vllm.v1.core.eviction.registry import MANAGER, get_policy, nearest, policy_
 
 ORACLES = {
     "belady": "the block whose next use is farthest; may not keep a block at all",
+    "belady-compute": "the block needed last for what it costs; leaves holes",
+    "ilp": "none that the optimum keeps, by linear programming; leaves holes",
+    "ilp-prefix": "the same without holes; very small traces",
     "infinite": "none: keeps everything, whatever the capacity",
 }
 """Names of the lab only: the registry, and so the engine, does not know them."""

@@ -17,6 +17,7 @@ from vllm._eviction_C import (
     unpinned_hits,
 )
 
+from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.registry import get_policy, native_parameters
@@ -52,13 +53,17 @@ class Result:
         requests: Admitted.
         refused: Larger than the pool.
         mean_wait: Seconds that a request waited for room.
-        evictions: Blocks.
+        evictions: Blocks; None where nobody counts them.
         switches: (seconds, name) of each change of policy.
         decisions: Of the rule, under `adaptive`.
         query_tokens: Of all prompts.
         hit_tokens: Those of the hit blocks.
         ghost_hits: Queried blocks that had been evicted not long before.
         hits: uint32 (requests,); blocks that each request of the trace hit.
+        saved: Cost of the hits, where these are no prefixes.
+        holes: Runs of blocks that a request has to compute, where hits are no
+            prefixes.
+        hole_blocks: Blocks in them.
 
     """
 
@@ -68,7 +73,7 @@ class Result:
     requests: int
     refused: int
     mean_wait: float
-    evictions: int
+    evictions: int | None
     switches: list[tuple[float, str]] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     query_tokens: int = 0
@@ -77,6 +82,9 @@ class Result:
     hits: NDArray[np.uint32] = field(
         default_factory=lambda: np.zeros(0, np.uint32), compare=False, repr=False
     )
+    saved: float | None = None
+    holes: int | None = None
+    hole_blocks: int | None = None
 
 
 def replay(
@@ -84,9 +92,10 @@ def replay(
     num_blocks: int,
     policy: Candidate,
     service: ServiceModel | None = None,
+    cost: CostModel = UNIFORM,
 ) -> Result:
-    """Replay under one policy throughout."""
-    simulator = _simulator(trace, num_blocks, policy, service)
+    """Replay under one policy throughout; `cost` is told to those that weigh it."""
+    simulator = _simulator(trace, num_blocks, policy, service, cost)
     simulator.run_until(math.inf)
     return _result(simulator)
 
@@ -97,6 +106,7 @@ def replay_adaptive(
     candidates: Sequence[Candidate],
     make_rule: Callable[[int, float], Rule],
     service: ServiceModel | None = None,
+    cost: CostModel = UNIFORM,
 ) -> Result:
     """Replay under `adaptive`; the first candidate is live at the start.
 
@@ -106,13 +116,17 @@ def replay_adaptive(
         candidates: At least two.
         make_rule: Called with the number of candidates and the time.
         service: Of time; the default is the one of the workloads.
+        cost: Of a block, for policies that weigh it.
 
     """
     start = float(trace.arrivals[0]) if len(trace) else 0.0
     rule = make_rule(len(candidates), start)
-    simulator = _simulator(trace, num_blocks, candidates[0], service)
+    simulator = _simulator(trace, num_blocks, candidates[0], service, cost)
     shadows = ShadowSet(
-        num_blocks, trace.block_size, [candidate.native() for candidate in candidates]
+        num_blocks,
+        trace.block_size,
+        [candidate.native() for candidate in candidates],
+        cost=cost.native(),
     )
     if trace.last_key:
         shadows.number_keys(trace.last_key)
@@ -176,7 +190,11 @@ class _WindowReplay:
 
 
 def _simulator(
-    trace: Trace, num_blocks: int, policy: Candidate, service: ServiceModel | None
+    trace: Trace,
+    num_blocks: int,
+    policy: Candidate,
+    service: ServiceModel | None,
+    cost: CostModel,
 ) -> Simulator:
     parameters = parse_config(policy.name, policy.config)
     return Simulator(
@@ -188,6 +206,7 @@ def _simulator(
         trace.block_size,
         get_policy(policy.name).make(num_blocks, parameters),
         service or ServiceModel(),
+        cost.native(),
         last_key=trace.last_key,
     )
 

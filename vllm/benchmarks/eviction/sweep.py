@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vllm.benchmarks.eviction import grid
+from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.jobs import Job, run_jobs
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.trace import Trace
@@ -61,6 +62,7 @@ def run_grid(
     window: float | None = None,
     workers: int = 1,
     order: Sequence[int] | None = None,
+    cost: CostModel | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row of measures as it is done, with its place.
 
@@ -71,6 +73,7 @@ def run_grid(
         window: Of `adaptive`, seconds.
         workers: Processes; with 1 this one does the work.
         order: Places of the capacities in the order of their replays.
+        cost: Of a block, for the compute-savings ratio; without, there is none.
 
     Yields:
         The place of the row, counted capacity by capacity, and the row.
@@ -83,7 +86,13 @@ def run_grid(
     places = [
         i * width + j for i in order or range(len(capacities)) for j in range(width)
     ]
-    jobs = [Job(capacities[at // width], policies[at % width], window) for at in places]
+    jobs = [
+        Job(capacities[at // width], policies[at % width], window, cost or UNIFORM)
+        for at in places
+    ]
     for number, result in run_jobs(trace, jobs, workers):
         job = jobs[number]
-        yield places[number], grid.make_row(job.capacity, job.policy, result)
+        yield (
+            places[number],
+            grid.make_row(trace, job.capacity, job.policy, result, cost),
+        )

@@ -30,7 +30,7 @@ def check_plot(path: str | None) -> None:
 
 
 def draw_sweep(rows: Sequence[dict[str, Any]], path: str, title: str) -> None:
-    """Draw hit rate by capacity.
+    """Draw hit rate by capacity, and below it compute savings where there are any.
 
     Args:
         rows: Of the sweep, by capacity; those of one policy are joined by straight
@@ -42,13 +42,24 @@ def draw_sweep(rows: Sequence[dict[str, Any]], path: str, title: str) -> None:
     # Without pyplot no window system is looked for.
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
+    measures = {"block_hit_rate": "hit blocks over full prompt blocks"}
+    if "compute_savings" in rows[0]:
+        measures["compute_savings"] = "cost of the hits over that of all prompt blocks"
+    figure = Figure(figsize=(8, 5 * len(measures)), layout="constrained")
+    panels = figure.subplots(len(measures), squeeze=False)[:, 0]
+    for axes, (measure, label) in zip(panels, measures.items(), strict=True):
+        _draw(axes, rows, measure)
+        axes.set_ylabel(label)
+    panels[0].set_title(title, loc="left", fontsize="medium")
+    figure.savefig(path, dpi=150)
+
+
+def _draw(axes: Any, rows: Sequence[dict[str, Any]], measure: str) -> None:
     for policy in dict.fromkeys(row["policy"] for row in rows):
         mine = [row for row in rows if row["policy"] == policy]
         axes.plot(
             [row["capacity"] for row in mine],
-            [row["hit_rate"] for row in mine],
+            [row[measure] for row in mine],
             marker="." if not mine[0]["offline"] else None,
             linestyle="--" if mine[0]["offline"] else "-",
             linewidth=1,
@@ -57,9 +68,6 @@ def draw_sweep(rows: Sequence[dict[str, Any]], path: str, title: str) -> None:
         )
     axes.set_xscale("log")
     axes.set_xlabel("capacity, blocks")
-    axes.set_ylabel("hit blocks over full prompt blocks")
     axes.set_ylim(bottom=0)
-    axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=150)

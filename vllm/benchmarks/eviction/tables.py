@@ -11,7 +11,7 @@ import importlib.util
 import json
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,13 +42,20 @@ def check_outputs(args: argparse.Namespace) -> None:
         )
 
 
-def write_table(rows: Sequence[Row], args: argparse.Namespace, title: str) -> None:
+def write_table(
+    rows: Sequence[Row],
+    args: argparse.Namespace,
+    title: str,
+    left_out: Collection[str] = (),
+) -> None:
     """Write rows where the arguments say; for people, unless to standard output.
 
     Args:
         rows: With the same keys.
         args: `json`, `csv` and `parquet`.
         title: Of the table for people.
+        left_out: Columns that are not in the table for people, as are those that
+            are empty.
 
     """
     if args.json:
@@ -66,7 +73,9 @@ def write_table(rows: Sequence[Row], args: argparse.Namespace, title: str) -> No
 
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), args.parquet)
     if "-" not in (args.json, args.csv) and rows:
-        _print(rows, title)
+        empty = {key for key in rows[0] if all(row[key] is None for row in rows)}
+        shown = [key for key in rows[0] if key not in empty.union(left_out)]
+        _print([{key: row[key] for key in shown} for row in rows], title)
 
 
 def write_advice(advice: "Advice", about: dict[str, Any], path: str | None) -> None:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""What it costs to recompute a block, by how deep in a prompt it lies.
+
+A token passes through the same weights wherever it stands; attention looks back over
+all tokens before it, in layers with a sliding window over those within. So the cost of
+a block is a straight line of its depth, or two where there is a window:
+
+    1 + per_token * depth + per_window_token * min(depth, window)
+
+in units of a block at depth zero, which is the form that the C++ core takes. A block
+counts as if all its tokens stood where its last one does.
+
+Three models: `uniform` (a block is a block, and savings are the block hit rate),
+`linear` (cost in proportion to depth, as where attention is all there is; it is 1 +
+depth in tokens, which the second block already outgrows), and the floating-point
+operations of a model, from its `config.json`.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from vllm._eviction_C import RecomputeCost
+
+from vllm.benchmarks.eviction.model_flops import Flops, flops_of
+from vllm.v1.core.eviction.registry import nearest
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """A cost by depth.
+
+    Attributes:
+        name: For tables.
+        per_token: Of depth, in units of a block at depth zero.
+        per_window_token: Of depth as far as the window reaches.
+        window: Tokens.
+        flops: Where the figures are from, if from a model.
+
+    """
+
+    name: str
+    per_token: float
+    per_window_token: float = 0.0
+    window: int = 0
+    flops: Flops | None = None
+
+    def __call__(self, depth: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Cost of blocks that end at these depths, tokens."""
+        return (
+            1.0
+            + self.per_token * depth
+            + self.per_window_token * np.minimum(depth, self.window)
+        )
+
+    def of_prefixes(self, blocks: int, block_size: int) -> NDArray[np.float64]:
+        """float64 (blocks + 1,); cost of the first 0, 1, 2... blocks of a prompt."""
+        depth = np.arange(1, blocks + 1, dtype=np.int64) * block_size
+        return np.concatenate(([0.0], np.cumsum(self(depth))))
+
+    def native(self) -> RecomputeCost:
+        """What the C++ core takes."""
+        return RecomputeCost(self.per_token, self.per_window_token, self.window)
+
+
+UNIFORM = CostModel("uniform", 0.0)
+LINEAR = CostModel("linear", 1.0)
+
+
+def parse_cost(text: str) -> CostModel:
+    """Read `uniform`, `linear`, or the path of a model's config.json or its folder.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    named = {each.name: each for each in (UNIFORM, LINEAR)}
+    if text in named:
+        return named[text]
+    path = Path(text)
+    if path.is_dir():
+        path = path / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(
+            f"--cost is {text}: must be uniform, linear, or a model's config.json, and "
+            f"there is no such file.{nearest(text, list(named))}"
+        ) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"--cost is {text}: cannot be read: {error}") from None
+    try:
+        flops = flops_of(config)
+    except ValueError as error:
+        raise ValueError(f"--cost is {text}: {error}") from None
+    return from_flops(flops, str(config.get("model_type") or path.parent.name))
+
+
+def from_flops(flops: Flops, name: str) -> CostModel:
+    """Put a model's operations into units of a block at depth zero."""
+    return CostModel(
+        name,
+        flops.per_depth / flops.per_token,
+        flops.per_window_depth / flops.per_token,
+        flops.window,
+        flops,
+    )
