@@ -18,6 +18,8 @@ void Simulator::run_until(double time) {
   while (!done()) {
     const double now = next_time();
     if (now >= time) return;
+    pool_.queue().advance(now);
+    if (shadows_ != nullptr) shadows_->advance(now);
     // At the same time, ends go first: they make room.
     if (!events_.empty() && events_.top().time <= now) {
       const Event event = events_.top();

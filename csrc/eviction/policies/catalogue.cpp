@@ -10,6 +10,7 @@
 #include "asymcache.h"
 #include "gdsf.h"
 #include "lecar.h"
+#include "gittins.h"
 #include "lfu.h"
 #include "lhd.h"
 #include "lirs.h"
@@ -92,6 +93,7 @@ const std::map<std::string, Factory>& catalogue() {
          config.ghost_ratio = read("ghost_ratio", config.ghost_ratio);
          return std::make_unique<Lirs>(slots, config);
        }},
+      {"gittins", [](std::uint32_t slots, Reader&) { return std::make_unique<Gittins>(slots); }},
       {"lru", [](std::uint32_t slots, Reader&) { return std::make_unique<Lru>(slots); }},
       {"s3fifo",
        [](std::uint32_t slots, Reader& read) {

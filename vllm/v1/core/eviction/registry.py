@@ -279,6 +279,11 @@ _NATIVE = {
             "few uses times a small recompute cost, old uses for less",
         ),
         _native("arc", "once-used or reused blocks, in adaptive shares", ghosts=True),
+        _native(
+            "gittins",
+            "what is learnt to earn the fewest hits for its time in memory",
+            ghosts=True,
+        ),
     )
 }
 
