@@ -104,6 +104,26 @@ class Hazard {
     return best;
   }
 
+  // All that was learnt, for another instance.
+  void save(std::vector<double>& out) const {
+    each(*this, [&](const Weight& weight) {
+      out.push_back(weight.value);
+      out.push_back(weight.squares);
+    });
+  }
+  // What `save` appended, from `from` on. Returns false, changing nothing, when it
+  // is of another size.
+  bool load(const std::vector<double>& in, std::size_t from) {
+    std::size_t count = 0;
+    each(*this, [&](const Weight&) { count += 2; });
+    if (in.size() != from + count) return false;
+    each(*this, [&](Weight& weight) {
+      weight.value = in[from++];
+      weight.squares = in[from++];
+    });
+    return true;
+  }
+
   std::size_t bytes() const { return (feature_.size() + zone_.size()) * sizeof(Weight); }
 
  private:
@@ -117,6 +137,14 @@ class Hazard {
       value -= rate * gradient / std::sqrt(1.0 + squares);
     }
   };
+
+  template <typename Self, typename Visit>
+  static void each(Self& self, Visit visit) {
+    for (auto& weight : self.base_) visit(weight);
+    for (auto& weight : self.feature_) visit(weight);
+    for (auto& weight : self.zone_) visit(weight);
+    for (auto& weight : self.ratio_) visit(weight);
+  }
 
   int ratio(const Covariates& x, int bucket) const {
     const int step = static_cast<int>(std::floor((ages_.log_middle(bucket) - x.log_gap) / 0.35)) + 9;

@@ -80,7 +80,14 @@ class Gittins final : public Policy {
   Snapshot snapshot() const override {
     Snapshot out;
     for (const Slot slot : peek(size())) out.entries.push_back({keys_[slot], 0, 0});
+    // The clock too: blocks that are placed have just been released, by it.
+    out.scalars = {now_};
+    hazard_.save(out.scalars);
     return out;
+  }
+  void adopt_history(const Snapshot& snapshot) override {
+    if (!hazard_.load(snapshot.scalars, 1)) return;
+    now_ = snapshot.scalars[0];
   }
   void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override {
     insert(slot, entry.key, {});
