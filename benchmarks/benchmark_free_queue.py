@@ -100,6 +100,13 @@ class Bench:
             groups = [(0, hashes, blocks, num_hits)]
             self.ours.admit(self.serial, groups, BATCH * BLOCK_SIZE, BATCH, 0.0)
 
+    def release(self, hashes: list[bytes], blocks: list[Any]) -> None:
+        """End the request that was admitted last. Only a policy that learns from
+        paths is told of it."""
+        if self.ours is not None and self.ours.observes_finish:
+            self.ours.finish(self.serial, [(0, hashes)], 0.0)
+        self.pool.free_blocks(reversed(blocks))
+
     def serve(self, request: Any) -> list[Any]:
         """Allocate, fill and admit a request; its blocks are in use."""
         blocks = self.pool.get_new_blocks(BATCH)
@@ -115,9 +122,9 @@ class Bench:
         start = perf_counter_ns()
         self.pool.touch(hits)
         self.admit(hashes, hits, BATCH)
-        self.pool.free_blocks(reversed(hits))
+        self.release(hashes, hits)
         blocks = self.serve(request)
-        self.pool.free_blocks(reversed(blocks))
+        self.release(request.block_hashes, blocks)
         elapsed = perf_counter_ns() - start
         self.remember(request)
         return elapsed
@@ -136,11 +143,11 @@ class Bench:
         for block in hits:
             block.ref_cnt = 1
         self.admit(hashes, hits, BATCH)
-        self.pool.free_blocks(reversed(hits))
+        self.release(hashes, hits)
         with Stopwatch(self.pool, "popleft_n") as popping:
             blocks = self.serve(request)
         with Stopwatch(self.pool, "append_n") as appending:
-            self.pool.free_blocks(reversed(blocks))
+            self.release(request.block_hashes, blocks)
         self.remember(request)
         return {
             "remove": removing,
@@ -206,7 +213,7 @@ def make_bench(num_blocks: int, policy: str, progress: tqdm) -> Bench:
     batches = num_blocks // BATCH
     for _ in range(batches):
         request = bench.new_request()
-        pool.free_blocks(reversed(bench.serve(request)))
+        bench.release(request.block_hashes, bench.serve(request))
         bench.remember(request)
         progress.update()
     for _ in range(batches):
@@ -246,7 +253,7 @@ def measure(upstream: Bench, bench: Bench, rounds: int, progress: tqdm) -> Resul
             operations[which, "prepend_n"] += [who.prepend() for _ in range(TURNS)]
             # Those blocks hold nothing now: back to the steady state.
             request = who.new_request()
-            who.pool.free_blocks(reversed(who.serve(request)))
+            who.release(request.block_hashes, who.serve(request))
             who.remember(request)
             cycles[which] += now[which]
         ratios.append(statistics.median(now[1]) / statistics.median(now[0]))

@@ -7,7 +7,8 @@
     python -m tests.eviction.golden_counts --write s4fifo lhd    only these anew
 
 What is written comes from the naive models (a minute), what is tested from the C++: so
-neither can vouch for itself. The committed file changes only when a policy is meant to
+neither can vouch for itself; but `gittins` has naive models of its parts only, and its
+counts say that it chooses as it did. The committed file changes only when a policy is meant to
 choose otherwise; say in the commit why.
 
 `accesses` is one block at a time with none in use, as in the papers; `requests` holds
@@ -58,6 +59,8 @@ Make = Callable[[str, int, dict[str, float]], Any]
 
 
 def naive(name: str, num_slots: int, parameters: dict[str, float]) -> Any:
+    if name not in MODELS:
+        return make_policy(name, num_slots, parameters)
     arguments: dict[str, Any] = parameters
     return MODELS[name](num_slots, **arguments)
 

@@ -67,6 +67,7 @@ class RequestPool:
         return num_hits
 
     def finish(self, serial: int) -> None:
+        self.policy.finish(serial, self._keys.pop(serial), float(self._serial))
         slots = self._running.pop(serial)
         if hasattr(self.policy, "finish"):
             keys = self._keys.pop(serial)

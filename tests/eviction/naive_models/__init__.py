@@ -7,6 +7,9 @@ what the C++ is held against, so they must be easy to believe and may be slow. A
 list of blocks is in order of eviction: index 0 goes first. What differs from the
 papers is what the headers in `csrc/eviction/policies` state.
 
+`gittins` is a model of traffic rather than an order of blocks: what it computes is held
+against a naive model in `tests/eviction/gittins`.
+
 All models take the calls of `vllm._eviction_C.Policy`, of which they know those
 that matter to them.
 """
@@ -34,6 +37,7 @@ from tests.eviction.naive_models.wtinylfu import NaiveWTinyLfu
 
 __all__ = [
     "MODELS",
+    "WITHOUT_MODEL",
     "NaiveArc",
     "NaiveAsymCache",
     "NaiveGdsf",
@@ -52,6 +56,8 @@ __all__ = [
     "NaiveWTinyLfu",
     "NaiveWorkloadAware",
 ]
+
+WITHOUT_MODEL = {"gittins"}
 
 MODELS: dict[str, type[NaiveModel]] = {
     model.name: model

@@ -33,5 +33,8 @@ class NaiveModel:
     def disown(self, key: int) -> None:
         """A model without ghosts has none to drop."""
 
+    def finish(self, serial: int, keys: Keys, now: float) -> None:
+        """A model without requests does not wait for their ends."""
+
     def ghosts(self) -> list[int]:
         return []

@@ -3,12 +3,12 @@
 //
 // When will a group of blocks that was released together come back? A discrete-time
 // hazard, the chance of a return in an age bucket given none before, as a logistic
-// regression learnt online (AdaGrad) from returns and from buckets that passed
-// without one. And what keeping the group is worth: its Gittins index, the largest
-// over all times to give up of P(return by then) / E[seconds held].
+// regression that is learnt online (AdaGrad: Duchi, Hazan, Singer, JMLR'11) from
+// returns and from buckets that passed without one. Before it has learnt anything the
+// hazard is a tenth in every bucket, which makes older groups less worth: LRU.
 //
-// Seconds are seconds: nothing here depends on the size of the pool. The buckets
-// reach beyond an hour, because a large pool keeps blocks for as long.
+// Seconds are seconds: nothing here depends on the size of the pool. The buckets reach
+// beyond an hour, because a large pool keeps blocks for as long.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace eviction::gittins {
 
 inline constexpr int kBuckets = 28;
-inline constexpr int kZones = 4;
+inline constexpr int kZones = 4;  // of seven buckets each
 inline constexpr int kFeatures = 8;
 inline constexpr int kValues = 24;
 inline constexpr int kRatios = 20;
@@ -54,15 +55,17 @@ class Ages {
 
 // What the hazard of a group depends on.
 struct Covariates {
-  std::array<std::int8_t, kFeatures> values{};  // -1 where the feature is absent
-  bool paced = false;                           // it was used again before, and
-  bool shared = false;                          // requests left the path at it
-  double log_gap = 0.0;                         // ln of its usual seconds to a reuse
+  std::array<std::int8_t, kFeatures> values{-1, -1, -1, -1, -1, -1, -1, -1};  // -1: absent
+  bool paced = false;                                                         // it was used again before, and
+  bool shared = false;                                                        // requests left the path at it
+  float log_gap = 0.0f;                                                       // ln of its usual seconds to a reuse
 };
 
-class Hazard {
+using Hazards = std::array<double, kBuckets>;
+
+class HazardModel {
  public:
-  Hazard() { clear(); }
+  HazardModel() { clear(); }
 
   void clear() {
     base_.fill({std::log(0.1 / 0.9), 0.0});
@@ -72,66 +75,65 @@ class Hazard {
   }
   const Ages& ages() const { return ages_; }
 
-  double operator()(const Covariates& x, int bucket) const { return 1.0 / (1.0 + std::exp(-logit(x, bucket))); }
+  // The chance of a return in the bucket, given none before.
+  double hazard(const Covariates& x, int bucket) const {
+    return chance(sum(x, bucket / kZoneLength) + at_bucket(x, bucket));
+  }
+  // The same for this bucket and all after it. What depends on the zone only is summed
+  // once for each zone.
+  void hazards(const Covariates& x, int from, Hazards& out) const {
+    int zone = -1;
+    double shared = 0.0;
+    for (int bucket = from; bucket < kBuckets; ++bucket) {
+      if (bucket / kZoneLength != zone) {
+        zone = bucket / kZoneLength;
+        shared = sum(x, zone);
+      }
+      out[bucket] = chance(shared + at_bucket(x, bucket));
+    }
+  }
 
-  // Saw a group in the bucket: did it return there? `weight` 0 and above.
+  // Saw a group in the bucket: did it return there? `weight` is 0 or more.
   void learn(const Covariates& x, int bucket, bool returned, double weight) {
     if (weight <= 0.0) return;
-    const double gradient = ((*this)(x, bucket) - (returned ? 1.0 : 0.0)) * weight;
+    const double gradient = (hazard(x, bucket) - (returned ? 1.0 : 0.0)) * weight;
     base_[bucket].step(gradient, kRate);
-    for (int f = 0; f < kFeatures; ++f) {
-      if (x.values[f] < 0) continue;
-      const int at = f * kValues + x.values[f];
+    for (int feature = 0; feature < kFeatures; ++feature) {
+      if (x.values[feature] < 0) continue;
+      const int at = feature * kValues + x.values[feature];
       feature_[at].step(gradient, kRate);
-      zone_[at * kZones + bucket / (kBuckets / kZones)].step(gradient, kZoneRate);
+      zone_[at * kZones + bucket / kZoneLength].step(gradient, kZoneRate);
     }
     if (x.paced) ratio_[ratio(x, bucket)].step(gradient, kRate);
   }
 
-  // Returns a second of holding the group from this bucket on.
-  double index(const Covariates& x, int bucket) const {
-    double stays = 1.0;
-    double returns = 0.0;
-    double held = 0.0;
-    double best = 0.0;
-    for (int j = bucket; j < kBuckets; ++j) {
-      const double h = (*this)(x, j);
-      returns += stays * h;
-      held += stays * ages_.length(j) * (1.0 - h / 2.0);
-      stays *= 1.0 - h;
-      best = std::max(best, returns / held);
-    }
-    return best;
-  }
-
-  // All that was learnt, for another instance.
+  // All that was learnt: appended to `out`, or read from the front of `in`, which is
+  // `saved_size` long.
   void save(std::vector<double>& out) const {
     each(*this, [&](const Weight& weight) {
       out.push_back(weight.value);
       out.push_back(weight.squares);
     });
   }
-  // What `save` appended, from `from` on. Returns false, changing nothing, when it
-  // is of another size.
-  bool load(const std::vector<double>& in, std::size_t from) {
-    std::size_t count = 0;
-    each(*this, [&](const Weight&) { count += 2; });
-    if (in.size() != from + count) return false;
+  void load(std::span<const double> in) {
+    std::size_t at = 0;
     each(*this, [&](Weight& weight) {
-      weight.value = in[from++];
-      weight.squares = in[from++];
+      weight.value = in[at++];
+      weight.squares = in[at++];
     });
-    return true;
   }
-
+  static constexpr std::size_t saved_size() {
+    return 2 * (kBuckets + kFeatures * kValues * (1 + kZones) + 2 * kRatios);
+  }
   std::size_t bytes() const { return (feature_.size() + zone_.size()) * sizeof(Weight); }
 
  private:
+  static constexpr int kZoneLength = kBuckets / kZones;
   static constexpr double kRate = 0.1;
   static constexpr double kZoneRate = 0.05;
   struct Weight {
     double value = 0.0;
-    double squares = 0.0;
+    double squares = 0.0;  // of all gradients so far
     void step(double gradient, double rate) {
       squares += gradient * gradient;
       value -= rate * gradient / std::sqrt(1.0 + squares);
@@ -145,19 +147,24 @@ class Hazard {
     for (auto& weight : self.zone_) visit(weight);
     for (auto& weight : self.ratio_) visit(weight);
   }
+  static double chance(double logit) { return 1.0 / (1.0 + std::exp(-logit)); }
 
+  double sum(const Covariates& x, int zone) const {
+    double sum = 0.0;
+    for (int feature = 0; feature < kFeatures; ++feature) {
+      if (x.values[feature] < 0) continue;
+      const int at = feature * kValues + x.values[feature];
+      sum += feature_[at].value + zone_[at * kZones + zone].value;
+    }
+    return sum;
+  }
+  double at_bucket(const Covariates& x, int bucket) const {
+    return base_[bucket].value + (x.paced ? ratio_[ratio(x, bucket)].value : 0.0);
+  }
+  // The age as a multiple of the usual gap: the session's own pace, free of scale.
   int ratio(const Covariates& x, int bucket) const {
     const int step = static_cast<int>(std::floor((ages_.log_middle(bucket) - x.log_gap) / 0.35)) + 9;
     return std::clamp(step, 0, kRatios - 1) + (x.shared ? kRatios : 0);
-  }
-  double logit(const Covariates& x, int bucket) const {
-    double sum = base_[bucket].value;
-    for (int f = 0; f < kFeatures; ++f) {
-      if (x.values[f] < 0) continue;
-      const int at = f * kValues + x.values[f];
-      sum += feature_[at].value + zone_[at * kZones + bucket / (kBuckets / kZones)].value;
-    }
-    return x.paced ? sum + ratio_[ratio(x, bucket)].value : sum;
   }
 
   Ages ages_;
