@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gittins.h"
+#include "../gittins.h"
 
 namespace eviction {
 

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "gittins.h"
-#include "gittins_adopted.h"
+#include "../gittins.h"
+#include "adopted.h"
 
 namespace eviction {
 
