@@ -196,8 +196,7 @@ void Gittins::check() const {
     });
     require(members[id] == segment.chain.size() + segment.taken, "gittins: a segment has another size");
     require(heap_.contains(id) == !segment.chain.empty(), "gittins: the heap has other segments");
-    require(segment.num_keys == 0 || segment.gone > 0 || segment.taken + segment.chain.size() > 0,
-            "gittins: keys of no segment");
+    require((segment.num_keys == 0) == (segment.gone == 0), "gittins: keys of no block, or a block without keys");
     free += segment.chain.size();
     gone += segment.gone;
   }

@@ -118,7 +118,7 @@ void Gittins::use_ghosts(const Admission& request, Request& admitted, bool conti
     if (count > 0) returned(found.id, count);
     ghost_hits_ += std::max(1u, count);
     segment.first_gone = found.place + 1;
-    const std::uint32_t left = segment.num_keys == 0 ? 0 : segment.gone - count;
+    const std::uint32_t left = segment.num_keys == 0 ? 0 : std::max(1u, segment.gone - count);
     gone_ -= segment.gone - left;
     segment.gone = left;
     const std::uint16_t gap = Attributes::gap_of(now_ - segment.birth);

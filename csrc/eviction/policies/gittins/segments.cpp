@@ -213,7 +213,8 @@ void Gittins::remember(Id id, Key key, std::uint32_t place) {
   --segment.taken;
 }
 
-// What lies behind the key in its segment cannot be found any more.
+// What lies behind the key in its segment cannot be found any more, unless there are
+// keys behind it still.
 void Gittins::forget_ghost(Ghost ghost) {
   const Id id = ghosts_.segment(ghost);
   const std::uint32_t place = ghosts_.place(ghost);
@@ -221,7 +222,7 @@ void Gittins::forget_ghost(Ghost ghost) {
   if (id == kNone) return;
   Segment& segment = segments_[id];
   --segment.num_keys;
-  const std::uint32_t left = segment.num_keys == 0 ? 0 : place - std::min(place, segment.first_gone);
+  const std::uint32_t left = segment.num_keys == 0 ? 0 : std::max(1u, place - std::min(place, segment.first_gone));
   if (left < segment.gone) {
     gone_ -= segment.gone - left;
     segment.gone = left;
