@@ -67,10 +67,9 @@ class RequestPool:
         return num_hits
 
     def finish(self, serial: int) -> None:
-        self.policy.finish(serial, self._keys.pop(serial), float(self._serial))
         slots = self._running.pop(serial)
+        keys = self._keys.pop(serial)
         if hasattr(self.policy, "finish"):
-            keys = self._keys.pop(serial)
             self.policy.finish(serial, keys, float(self._serial))
         for depth in reversed(range(len(slots))):
             slot = slots[depth]

@@ -31,8 +31,8 @@ def trace() -> Trace:
     return generate(P1.workload, constant(Mix(34, 33, 33), 300), seed=3)
 
 
-# Its sketch hashes keys: other keys, other collisions.
-HASHES_KEYS = {"wtinylfu"}
+# A sketch, a small table of templates: other keys, other collisions.
+HASHES_KEYS = {"wtinylfu", "gittins"}
 POLICIES = [*sorted({*native_policies()} - HASHES_KEYS), "adaptive", "belady"]
 
 

@@ -61,6 +61,7 @@ class Gittins final : public Policy {
   std::vector<Slot> peek(std::size_t n) const override;
   void clear() override;
   void check() const override;
+  void number_keys(Key last) override { ghosts_.number_keys(last); }
   void prefetch(Key key) const override { ghosts_.prefetch(key); }
 
   Snapshot snapshot() const override;

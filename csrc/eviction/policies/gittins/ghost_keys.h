@@ -28,6 +28,7 @@ class GhostKeys {
   std::size_t capacity() const { return store_.capacity(); }
   bool full() const { return size() == capacity(); }
   std::size_t bytes() const { return store_.bytes() + of_.size() * sizeof(Place); }
+  void number_keys(Key last) { store_.number_keys(last); }
   void prefetch(Key key) const { store_.prefetch(key); }
 
   Ghost find(Key key) const { return store_.find(key); }
