@@ -123,6 +123,11 @@ void bind_policy(nb::module_& module) {
       .def("disown", &Policy::disown, "key"_a)
       .def("peek", &Policy::peek, "n"_a)
       .def("clear", &Policy::clear)
+      .def("model", &Policy::model, "What it has learnt, for `load_model`; empty when it learns nothing.")
+      .def(
+          "load_model", [](Policy& policy, const std::vector<double>& model) { return policy.load_model(model); },
+          "model"_a)
+      .def("report", &Policy::report, "What it has learnt, as rows of numbers by name.")
       .def("check", &Policy::check)
       .def("snapshot", [](const Policy& policy) { return to_plain(policy.snapshot()); })
       .def(
@@ -205,6 +210,12 @@ void bind_queue(nb::module_& module) {
       .def("check", &LiveQueue::check)
       .def("order", [](LiveQueue& live) { return keys_in_order(live.queue().policy()); })
       .def("snapshot", [](LiveQueue& live) { return to_plain(live.queue().policy().snapshot()); })
+      .def("model", [](LiveQueue& live) { return live.queue().policy().model(); })
+      .def(
+          "load_model",
+          [](LiveQueue& live, const std::vector<double>& model) { return live.queue().policy().load_model(model); },
+          "model"_a)
+      .def("report", [](LiveQueue& live) { return live.queue().policy().report(); })
       .def_prop_ro("bytes", [](LiveQueue& live) { return live.queue().bytes(); })
       .def_prop_ro("evictions", [](LiveQueue& live) { return live.queue().evictions(); })
       .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().ghost_hits(); })
@@ -225,4 +236,5 @@ NB_MODULE(_eviction_C, module) {
   eviction::bind_shadow_host(module);
   eviction::bind_queue(module);
   eviction::bind_offline(module);
+  eviction::bind_gittins(module);
 }

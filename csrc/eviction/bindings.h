@@ -27,6 +27,7 @@ PlainSnapshot to_plain(const Snapshot& snapshot);
 // Of the evictable blocks, the next victim first.
 std::vector<Key> keys_in_order(const Policy& policy);
 
+void bind_gittins(nb::module_& module);
 void bind_offline(nb::module_& module);
 void bind_shadow_host(nb::module_& module);
 

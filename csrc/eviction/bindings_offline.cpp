@@ -118,6 +118,7 @@ void bind_simulator(nb::module_& module) {
             replay.simulator.hand_over(shadows, candidate);
           },
           "shadows"_a, "candidate"_a)
+      .def("report", [](Replay& replay) { return replay.simulator.pool().queue().policy().report(); })
       .def("check", [](Replay& replay) { replay.simulator.pool().check(); });
 }
 

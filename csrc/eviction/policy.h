@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "slot_list.h"
@@ -137,6 +139,15 @@ class Policy {
   virtual void grow(Serial, std::span<const Key>) {}
   virtual void finish(Serial, std::span<const Key> /*cached*/, double /*now*/) {}
   virtual void advance(double /*now*/) {}
+
+  // What it has learnt of the traffic, apart from its blocks: for another run of the
+  // same policy. Empty for one that learns nothing; `load_model` is false, and nothing
+  // has changed, for what is no model of this policy.
+  virtual std::vector<double> model() const { return {}; }
+  virtual bool load_model(std::span<const double>) { return false; }
+  // The same for people: rows of numbers by name. Reads all that was counted, so not on
+  // the scheduler's path.
+  virtual std::map<std::string, std::vector<double>> report() const { return {}; }
 
   // Queried blocks that were found among the ghosts: what eviction cost so far.
   std::uint64_t ghost_hits() const { return ghost_hits_; }

@@ -64,6 +64,10 @@ class Gittins final : public Policy {
   void number_keys(Key last) override { ghosts_.number_keys(last); }
   void prefetch(Key key) const override { ghosts_.prefetch(key); }
 
+  std::vector<double> model() const override;
+  bool load_model(std::span<const double> model) override;
+  std::map<std::string, std::vector<double>> report() const override;
+
   Snapshot snapshot() const override;
   void adopt_history(const Snapshot& snapshot) override;
   void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override;
@@ -108,7 +112,7 @@ class Gittins final : public Policy {
   void retire_if_empty(Id id);
   void settle(Slot slot);
   void reset(Slot slot) { uncover(tree_.empty(slot)); }
-  void returned(Id id, std::uint32_t count);
+  void returned(Id id, std::uint32_t count, gittins::CountsByAge& counts);
 
   // ---- Ghosts. ----
 
@@ -143,6 +147,9 @@ class Gittins final : public Policy {
   double mean_size_ = 0.0;  // of a segment when it is released
   double now_ = 0.0;
   std::uint32_t tickets_ = 0;
+  gittins::CountsByAge hits_{};  // blocks, since construction
+  gittins::CountsByAge ghost_returns_{};
+  gittins::CountsByAge evictions_{};
 
   bool releasing_ = false;
   Id open_ = kNone;             // the segment that the next block may join

@@ -62,6 +62,7 @@ struct Covariates {
 };
 
 using Hazards = std::array<double, kBuckets>;
+using CountsByAge = std::array<std::uint64_t, kBuckets>;
 
 class HazardModel {
  public:

@@ -93,7 +93,10 @@ Slot Gittins::choose() {
   tree_[slot].evictable = false;
   --size_;
   const std::uint32_t place = segment.tail--;
-  if (id != kSpill) remember(id, keys_[slot], place);
+  if (id != kSpill) {
+    ++evictions_[static_cast<std::size_t>(segment.bucket)];
+    remember(id, keys_[slot], place);
+  }
   const Slot next = segment.chain.front();
   if (next != kNoSlot) tree_.prefetch(next);
   const Slot parent = tree_.empty(slot);
@@ -169,6 +172,9 @@ void Gittins::clear() {
   running_.clear();
   templates_.clear();
   size_ = tickets_ = 0;
+  hits_.fill(0);
+  ghost_returns_.fill(0);
+  evictions_.fill(0);
   gone_ = 0;
   mean_size_ = now_ = 0.0;
   releasing_ = false;

@@ -79,7 +79,7 @@ void Gittins::use_hits(const Admission& request, Request& admitted, std::uint32_
   std::uint16_t gap = in_use;
   const auto end_run = [&] {
     if (run == kNone) return;
-    returned(run, count);
+    returned(run, count, hits_);
     segments_[run].taken -= count;
     retire_if_empty(run);
   };
@@ -115,7 +115,7 @@ void Gittins::use_ghosts(const Admission& request, Request& admitted, bool conti
     Segment& segment = segments_[found.id];
     const std::uint32_t depth = found.place < segment.first_gone ? 0 : found.place - segment.first_gone + 1;
     const std::uint32_t count = std::min(depth, segment.gone);
-    if (count > 0) returned(found.id, count);
+    if (count > 0) returned(found.id, count, ghost_returns_);
     ghost_hits_ += std::max(1u, count);
     segment.first_gone = found.place + 1;
     const std::uint32_t left = segment.num_keys == 0 ? 0 : std::max(1u, segment.gone - count);

@@ -182,10 +182,12 @@ void Gittins::settle(Slot slot) {
 }
 
 // So many of its blocks are used again now.
-void Gittins::returned(Id id, std::uint32_t count) {
+void Gittins::returned(Id id, std::uint32_t count, gittins::CountsByAge& counts) {
   Segment& segment = segments_[id];
+  const int bucket = hazard_.ages().bucket(now_ - segment.birth);
+  if (id != kSpill) counts[static_cast<std::size_t>(bucket)] += count;
   const double share = static_cast<double>(count) / segment.total();
-  hazard_.learn(segment.x, hazard_.ages().bucket(now_ - segment.birth), true, segment.weight * share);
+  hazard_.learn(segment.x, bucket, true, segment.weight * share);
   segment.weight *= static_cast<float>(1.0 - share);
 }
 
