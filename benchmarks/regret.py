@@ -159,7 +159,9 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--candidates",
-        type=lambda text: _names(text, ["lru", "s3fifo", "arc", "sieve", "gittins"], "candidate"),
+        type=lambda text: _names(
+            text, ["lru", "s3fifo", "arc", "sieve", "gittins"], "candidate"
+        ),
         default=("lru", "s3fifo"),
         help="the first is live at the start",
     )

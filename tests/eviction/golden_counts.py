@@ -8,8 +8,8 @@
 
 What is written comes from the naive models (a minute), what is tested from the C++: so
 neither can vouch for itself; but `gittins` has naive models of its parts only, and its
-counts say that it chooses as it did. The committed file changes only when a policy is meant to
-choose otherwise; say in the commit why.
+counts say that it chooses as it did. The committed file changes only when a policy is
+meant to choose otherwise; say in the commit why.
 
 `accesses` is one block at a time with none in use, as in the papers; `requests` holds
 the blocks of twelve requests at a time, as the engine does.

@@ -256,7 +256,7 @@ def test_lhd_learns_at_which_age_hits_come():
     density = [scalars[3 + 3 * 256 * c + 2 * 256 :][:256] for c in range(10)]
     # New blocks, class 0: two hits at age 0, and no more.
     assert density[0][0] == 1 and density[0][1] == 0
-    # Hit at age 0 before, class 9: eight hits of age 0, one of 1, an eviction of age 12.
+    # Hit at age 0 before, class 9: eight hits of age 0, one of 1, an eviction of 12.
     assert density[9][0] == pytest.approx(9 / (10 + 2 + 11))
     assert density[9][1] == pytest.approx(1 / (2 + 11))
     assert density[9][12] == 0

@@ -66,6 +66,19 @@ def test_a_converted_trace_replays_alike(lab, write, tmp_path):
     assert rates[0] == rates[1]
 
 
+def test_a_slow_engine_lets_requests_wait(lab, write, capsys):
+    path = write(request(0, 1024, [1, 2]), request(0, 1024, [3, 4]))
+    waits = []
+    for rate in ("1000000", "100"):
+        words = ["--capacity", "3", "--policies", "lru", "--json", "-"]
+        assert lab("replay", path, "--prefill-rate", rate, *words) == 0
+        waits.append(json.loads(capsys.readouterr().out)[0]["mean_wait_s"])
+    # The pool holds one of the two at a time: the other waits for its end.
+    assert waits == pytest.approx(
+        [(0.2 + 0.02 + 0.001) / 2, (0.2 + 0.02 + 10.24) / 2], abs=1e-3
+    )
+
+
 def test_describe_names_the_share_of_an_infinite_cache(lab, write, capsys):
     assert lab("describe", write(*GOOD), "--json", "-") == 0
     values = {row["measure"]: row for row in json.loads(capsys.readouterr().out)}
@@ -82,6 +95,9 @@ def test_describe_names_the_share_of_an_infinite_cache(lab, write, capsys):
         (GOOD, ["--policies", "s3fif"], "Did you mean 's3fifo'"),
         (GOOD, ["--policies", "s3fifo:promotion=9"], "promotion is 9"),
         (GOOD, ["--block-size", "24"], "must divide the 512"),
+        (GOOD, ["--prefill-rate", "0"], "--prefill-rate is 0: must be more than 0"),
+        (GOOD, ["--base-seconds", "-1"], "--base-seconds is -1: must be 0 or more"),
+        (GOOD, ["--max-running", "0"], "--max-running is 0: must be 1 or more"),
         (GOOD, ["--format", "moon"], "choose from recording, "),
         (GOOD[::-1], [], "line 2: time goes backwards"),
         ([*GOOD, {"timestamp": 9999}], [], "line 3: no 'input_length'"),

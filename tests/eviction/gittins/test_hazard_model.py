@@ -44,7 +44,7 @@ def test_an_unlearnt_hazard_is_a_tenth_at_every_age():
 
 
 def test_untaught_the_older_segment_is_worth_less():
-    """That is LRU, until it knows better. The first bucket is longer than the second."""
+    """LRU, until it knows better. The first bucket is longer than the second."""
     index = [gittins.gittins_index([0.1] * 28, bucket) for bucket in range(1, 28)]
     assert index == sorted(index, reverse=True)
 

@@ -19,6 +19,7 @@ from vllm.benchmarks.eviction.grid import longest_request, savings
 from vllm.benchmarks.eviction.jobs import Job, run_jobs
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Result
+from vllm.benchmarks.eviction.service import Service
 from vllm.benchmarks.eviction.slices import Slices, cut, stand
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.registry import MANAGER
@@ -79,6 +80,7 @@ def advise(
     width: float | None = None,
     workers: int = 1,
     cost: CostModel = LINEAR,
+    service: Service = Service(),  # noqa: B008 - frozen
 ) -> Advice:
     """Replay and judge.
 
@@ -90,6 +92,7 @@ def advise(
         width: Of the slices, seconds.
         workers: Processes.
         cost: Of a block; the default is the one that favours weighing it most.
+        service: How fast the engine is.
 
     Raises:
         ValueError: One line.
@@ -97,7 +100,7 @@ def advise(
     """
     slices = cut(trace, width)
     oracles = [LabPolicy(name, name, {}) for name in _ORACLES]
-    jobs = [Job(capacity, each, None, cost) for each in [*policies, *oracles]]
+    jobs = [Job(capacity, each, None, cost, service) for each in [*policies, *oracles]]
     *found, belady, weighed, infinite = replay_all(trace, jobs, workers)
     statics = {p.label: each for p, each in zip(policies, found, strict=True)}
     standing = stand(slices, {name: each.hits for name, each in statics.items()})
@@ -121,7 +124,7 @@ def advise(
         lengths = [each for each in windows if 4 * each <= trace.arrivals[-1]]
         adaptive = LabPolicy(MANAGER, MANAGER, {"candidates": _candidates(policies)})
         variants = [
-            Job(capacity, adaptive, window, cost)
+            Job(capacity, adaptive, window, cost, service)
             for window in [None, *(lengths if trades else [])]
         ]
         tried = replay_all(trace, variants, workers)

@@ -75,6 +75,7 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
         "--slice", type=float, metavar="SECONDS", help="(default: about 24 of them)"
     )
     _add_cost_arg(advise, "linear")
+    _add_service_args(advise)
     _add_workers_arg(advise)
     advise.add_argument("--json", metavar="PATH", help="- for standard output")
 
@@ -149,6 +150,7 @@ def _add_policy_args(parser: argparse.ArgumentParser) -> None:
         help="of adaptive's rule `window`; without it adaptive discounts",
     )
     _add_cost_arg(parser)
+    _add_service_args(parser)
 
 
 def _add_cost_arg(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -159,6 +161,27 @@ def _add_cost_arg(parser: argparse.ArgumentParser, default: str | None = None) -
         help="of a block, for the compute-savings ratio: uniform, linear, or the "
         "config.json of a model, whose operations are counted (default: %(default)s)",
     )
+
+
+def _add_service_args(parser: argparse.ArgumentParser) -> None:
+    engine = parser.add_argument_group(
+        "the engine's speed",
+        "A request holds its blocks for base + uncached prompt tokens / prefill rate + "
+        "output tokens x decode seconds; those that find no room wait in order.",
+    )
+    for flag, kind, default, metavar, text in (
+        ("--base-seconds", float, 0.2, "SECONDS", "that a request takes at least"),
+        ("--prefill-rate", float, 8000.0, "RATE", "prompt tokens computed a second"),
+        ("--decode-seconds", float, 0.02, "SECONDS", "of an output token"),
+        ("--max-running", int, 64, "N", "requests at the same time"),
+    ):
+        engine.add_argument(
+            flag,
+            type=kind,
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: %(default)s)",
+        )
 
 
 def _add_workers_arg(parser: argparse.ArgumentParser) -> None:

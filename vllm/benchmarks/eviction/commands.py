@@ -39,11 +39,12 @@ def _replay(args: argparse.Namespace) -> int:
     capacities = _capacities(args.capacity)
     policies = parse_policies(args.policies, args.window)
     cost = _cost(args, policies)
+    service = _service(args)
     check_outputs(args)
     trace = _load(args)
     check_capacities(trace, capacities)
     rows, status = _collect(
-        run_grid(trace, capacities, policies, args.window, cost=cost),
+        run_grid(trace, capacities, policies, args.window, cost=cost, service=service),
         len(capacities) * len(policies),
     )
     write_table(rows, args, *_measures(rows, cost))
@@ -62,6 +63,7 @@ def _sweep(args: argparse.Namespace) -> int:
     workers = _workers(args)
     policies = parse_policies(args.policies, args.window)
     cost = _cost(args, policies)
+    service = _service(args)
     check_outputs(args)
     check_plot(args.plot)
     trace = _load(args)
@@ -75,6 +77,7 @@ def _sweep(args: argparse.Namespace) -> int:
             workers,
             coarse_first(len(capacities)),
             cost,
+            service,
         ),
         len(capacities) * len(policies),
     )
@@ -83,6 +86,14 @@ def _sweep(args: argparse.Namespace) -> int:
         name = Path(args.trace).name
         draw_sweep(rows, args.plot, f"{name}, blocks of {trace.block_size} tokens")
     return status
+
+
+def _service(args: argparse.Namespace) -> Any:
+    from vllm.benchmarks.eviction.service import Service
+
+    return Service(
+        args.base_seconds, args.prefill_rate, args.decode_seconds, args.max_running
+    )
 
 
 def _cost(args: argparse.Namespace, policies: Sequence[LabPolicy]) -> Any:
@@ -154,12 +165,22 @@ def _advise(args: argparse.Namespace) -> int:
     policies = candidates(args.policies)
     windows = WINDOWS if args.window is None else _seconds("--window", args.window)
     cost = _cost(args, policies)
+    service = _service(args)
     width = None if args.slice is None else _seconds("--slice", str(args.slice))[0]
     check_outputs(args)
     trace = _load(args)
     check_capacities(trace, capacities)
     try:
-        advice = advise(trace, capacities[0], policies, windows, width, workers, cost)
+        advice = advise(
+            trace,
+            capacities[0],
+            policies,
+            windows,
+            width,
+            workers,
+            cost,
+            service,
+        )
     except KeyboardInterrupt:
         print("Interrupted: no advice without all replays.", file=sys.stderr)
         return INTERRUPTED

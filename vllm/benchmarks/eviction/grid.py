@@ -11,6 +11,7 @@ from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
+from vllm.benchmarks.eviction.service import Service
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.adaptive_config import make_rule, resolve_candidates
 from vllm.v1.core.eviction.config import parse_config
@@ -46,12 +47,14 @@ def run_one(
     policy: LabPolicy,
     window: float | None,
     cost: CostModel = UNIFORM,
+    service: Service = Service(),  # noqa: B008 - frozen
 ) -> Result:
     """Replay once."""
     if policy.offline:
         return replay_oracle(trace, capacity, policy.name, cost)
     if policy.name != MANAGER:
-        return replay(trace, capacity, Candidate(policy.name, policy.config), cost=cost)
+        candidate = Candidate(policy.name, policy.config)
+        return replay(trace, capacity, candidate, service.native(), cost)
     config = parse_config(MANAGER, policy.config)
     candidates = [
         Candidate(each.name, each.config)
@@ -62,7 +65,8 @@ def run_one(
         capacity,
         candidates,
         lambda num, now: make_rule(config, window, num, now),
-        cost=cost,
+        service.native(),
+        cost,
     )
 
 

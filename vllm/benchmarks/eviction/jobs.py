@@ -17,6 +17,7 @@ from vllm.benchmarks.eviction import grid
 from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Result
+from vllm.benchmarks.eviction.service import Service
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.benchmarks.eviction.trace_shared import (
     TraceOwner,
@@ -34,6 +35,7 @@ class Job:
         policy: Throughout.
         window: Of `adaptive`, seconds.
         cost: Of a block, for policies that weigh it.
+        service: How fast the engine is.
 
     """
 
@@ -41,6 +43,7 @@ class Job:
     policy: LabPolicy
     window: float | None = None
     cost: CostModel = UNIFORM
+    service: Service = Service()
 
 
 def run_jobs(
@@ -74,7 +77,9 @@ def _label(job: Job) -> str:
 
 
 def _run(trace: Trace, job: Job) -> Result:
-    return grid.run_one(trace, job.capacity, job.policy, job.window, job.cost)
+    return grid.run_one(
+        trace, job.capacity, job.policy, job.window, job.cost, job.service
+    )
 
 
 def _in_this_process(

@@ -15,6 +15,7 @@ from vllm.benchmarks.eviction import grid
 from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.jobs import Job, run_jobs
 from vllm.benchmarks.eviction.policy_list import LabPolicy
+from vllm.benchmarks.eviction.service import Service
 from vllm.benchmarks.eviction.trace import Trace
 
 
@@ -63,6 +64,7 @@ def run_grid(
     workers: int = 1,
     order: Sequence[int] | None = None,
     cost: CostModel | None = None,
+    service: Service = Service(),  # noqa: B008 - frozen
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row of measures as it is done, with its place.
 
@@ -74,6 +76,7 @@ def run_grid(
         workers: Processes; with 1 this one does the work.
         order: Places of the capacities in the order of their replays.
         cost: Of a block, for the compute-savings ratio; without, there is none.
+        service: How fast the engine is.
 
     Yields:
         The place of the row, counted capacity by capacity, and the row.
@@ -87,7 +90,13 @@ def run_grid(
         i * width + j for i in order or range(len(capacities)) for j in range(width)
     ]
     jobs = [
-        Job(capacities[at // width], policies[at % width], window, cost or UNIFORM)
+        Job(
+            capacities[at // width],
+            policies[at % width],
+            window,
+            cost or UNIFORM,
+            service,
+        )
         for at in places
     ]
     for number, result in run_jobs(trace, jobs, workers):
