@@ -81,6 +81,7 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
 
     describe = commands.add_parser("describe", help="what a trace is made of")
     _add_trace_args(describe)
+    describe.add_argument("--plot", metavar="PATH", help="of .png, .pdf or .svg")
     _add_output_args(describe)
 
     policies = commands.add_parser("policies", help="the policies there are")

@@ -208,10 +208,19 @@ def _seconds(flag: str, text: str) -> list[float]:
 
 def _describe(args: argparse.Namespace) -> int:
     from vllm.benchmarks.eviction.describe import describe
+    from vllm.benchmarks.eviction.sweep_plot import check_plot
     from vllm.benchmarks.eviction.tables import check_outputs, write_table
 
     check_outputs(args)
-    write_table(describe(_load(args)), args, args.trace)
+    check_plot(args.plot)
+    trace = _load(args)
+    write_table(describe(trace), args, args.trace)
+    if args.plot:
+        from vllm.benchmarks.eviction.describe_plot import draw_description
+
+        name = Path(args.trace).name
+        title = f"{name}, blocks of {trace.block_size} tokens"
+        draw_description(trace, args.plot, title)
     return 0
 
 

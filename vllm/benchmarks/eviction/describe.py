@@ -1,17 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""What a trace is made of, before any cache: how much of it repeats, and how soon.
+"""What a trace is made of, in figures; `describe_plot` draws the same.
 
 Where sessions are known, the measures by which "When Fancy Eviction Fails" (section 4)
 describes its production trace, too.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vllm.benchmarks.eviction.character import (
+    Blocks,
+    Sessions,
+    blocks_of,
+    reuse_odds,
+    sessions_of,
+    working_sets,
+)
 from vllm.benchmarks.eviction.trace import Trace
+
+USE_BANDS = ((2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, None))
+"""Uses of a block, from and to; of the figures by frequency."""
+
+
+def band_name(low: int, high: int | None) -> str:
+    """For people."""
+    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
+
+
+class _Rows(list[dict[str, Any]]):
+    def add(self, measure: str, value: float, unit: str) -> None:
+        self.append({"measure": measure, "value": value, "unit": unit})
+
+    def percentiles(
+        self, measure: str, values: "NDArray[Any]", unit: str, *qs: int
+    ) -> None:
+        if len(values):
+            for q in qs or (50, 90, 99):
+                self.add(f"{measure} p{q}", float(np.percentile(values, q)), unit)
 
 
 def describe(trace: Trace) -> list[dict[str, Any]]:
@@ -24,137 +52,110 @@ def describe(trace: Trace) -> list[dict[str, Any]]:
         Rows of measure, value and unit; the unit names the denominator of a share.
 
     """
-    blocks = trace.prompt_blocks.astype(np.int64)
-    request_of = np.repeat(np.arange(len(trace)), blocks)
-    first_place = np.cumsum(blocks) - blocks
-    place = np.arange(len(request_of)) - np.repeat(first_place, blocks)
-    keys = trace.keys[trace.offsets[:-1][request_of].astype(np.int64) + place]
-    times = trace.arrivals[request_of]
-    uses, intervals, lifetimes = _reuse(keys, times)
-    rows: list[dict[str, Any]] = []
-
-    def add(measure: str, value: float, unit: str) -> None:
-        rows.append({"measure": measure, "value": value, "unit": unit})
-
-    add("requests", len(trace), "requests")
-    add("duration", float(trace.arrivals[-1]), "seconds")
-    sessions = trace.sessions[trace.sessions >= 0]
-    if len(sessions):
-        add("sessions", len(np.unique(sessions)), "sessions")
-    add("prompt blocks", len(keys), "blocks")
-    add("distinct prompt blocks", len(uses), "blocks")
-    for q in (50, 90, 99):
-        add(
-            f"prompt length p{q}",
-            float(np.percentile(trace.prompt_tokens, q)),
-            "tokens",
-        )
-    for q in (50, 90, 99):
-        add(
-            f"output length p{q}",
-            float(np.percentile(trace.output_tokens, q)),
-            "tokens",
-        )
-    add("infinite cache", trace.infinite_hit_rate(), "share of prompt blocks")
-    if len(uses):
-        add("used once", float((uses == 1).mean()), "share of distinct blocks")
-    for n in range(1, 5):
-        if (uses >= n).any():
-            again = float((uses > n).sum() / (uses >= n).sum())
-            add(
-                f"used again after {n}", again, f"share of blocks with {n} uses or more"
+    blocks = blocks_of(trace)
+    sessions = sessions_of(trace)
+    rows = _Rows()
+    rows.add("requests", len(trace), "requests")
+    rows.add("duration", float(trace.arrivals[-1]), "seconds")
+    known = np.unique(trace.sessions[trace.sessions >= 0])
+    if len(known):
+        rows.add("sessions", len(known), "sessions")
+    rows.add("prompt blocks", len(blocks.number), "blocks")
+    rows.add("distinct prompt blocks", len(blocks.uses), "blocks")
+    rows.percentiles("prompt length", trace.prompt_tokens, "tokens")
+    rows.percentiles("output length", trace.output_tokens, "tokens")
+    rows.add("infinite cache", trace.infinite_hit_rate(), "share of prompt blocks")
+    if len(blocks.uses):
+        _add_uses(rows, blocks)
+        sets = working_sets(trace, blocks)
+        name = f"{sets.window:g} s"
+        rows.add(f"working set of {name}, mean", float(sets.sizes.mean()), "blocks")
+        rows.add(f"working set of {name}, largest", int(sets.sizes.max()), "blocks")
+        for lag, overlap in zip(sets.lags, sets.overlap, strict=True):
+            rows.add(
+                f"overlap of windows {lag * sets.window:g} s apart",
+                float(overlap),
+                "share of blocks used in either",
             )
-    for q in (50, 90, 99):
-        if len(intervals):
-            add(f"reuse interval p{q}", float(np.percentile(intervals, q)), "seconds")
-    for q in (50, 90, 99):
-        if len(lifetimes):
-            add(
-                f"lifetime of reused blocks p{q}",
-                float(np.percentile(lifetimes, q)),
-                "seconds",
+    if sessions is not None:
+        _add_sessions(rows, trace, sessions)
+        if len(blocks.uses):
+            _add_kinds(rows, blocks, sessions)
+    return list(rows)
+
+
+def _add_uses(rows: _Rows, blocks: Blocks) -> None:
+    rows.add("used once", float((blocks.uses == 1).mean()), "share of distinct blocks")
+    rows.percentiles("uses of a block", blocks.uses, "uses")
+    for n, again in enumerate(reuse_odds(blocks.uses, 16), 1):
+        if n in (1, 2, 3, 4, 8, 16) and not np.isnan(again):
+            rows.add(
+                f"used again after {n}",
+                float(again),
+                f"share of blocks with {n} uses or more",
             )
-    if len(sessions) == len(trace):
-        _add_sessions(add, trace, keys, request_of)
-    return rows
+    reused = blocks.uses > 1
+    rows.percentiles("reuse interval", blocks.intervals, "seconds")
+    rows.percentiles("lifetime of reused blocks", blocks.lifetimes[reused], "seconds")
+    for low, high in USE_BANDS:
+        name = band_name(low, high)
+        most = np.inf if high is None else high
+        chosen = (blocks.interval_uses >= low) & (blocks.interval_uses <= most)
+        rows.percentiles(
+            f"reuse interval of blocks used {name} times",
+            blocks.intervals[chosen],
+            "seconds",
+            50,
+        )
+        chosen = (blocks.uses >= low) & (blocks.uses <= most)
+        rows.percentiles(
+            f"lifetime of blocks used {name} times",
+            blocks.lifetimes[chosen],
+            "seconds",
+            50,
+        )
 
 
-def _add_sessions(
-    add: Callable[[str, float, str], None],
-    trace: Trace,
-    keys: "np.ndarray[Any, Any]",
-    request_of: "np.ndarray[Any, Any]",
-) -> None:
-    """What sessions are like, and which kind of session blocks belong to."""
-    _, session_of, turns = np.unique(
-        trace.sessions, return_inverse=True, return_counts=True
-    )
-    multi = turns > 1
-    add(
-        "single-turn",
-        float((~multi[session_of]).mean()),
-        "share of requests",
-    )
-    order = np.lexsort((trace.arrivals, session_of))
-    times, owners = trace.arrivals[order], session_of[order]
-    gaps = np.diff(times)[owners[1:] == owners[:-1]]
-    lasts = np.zeros(len(turns))
-    np.maximum.at(lasts, session_of, trace.arrivals)
-    firsts = np.full(len(turns), np.inf)
-    np.minimum.at(firsts, session_of, trace.arrivals)
-    footprint = np.zeros(len(turns), dtype=np.int64)
-    np.maximum.at(footprint, session_of, trace.prompt_blocks.astype(np.int64))
+def _add_sessions(rows: _Rows, trace: Trace, sessions: Sessions) -> None:
+    """What sessions are like."""
+    multi = sessions.turns > 1
+    alone = float((~multi[sessions.of_request]).mean())
+    rows.add("single-turn", alone, "share of requests")
     if multi.any():
-        tokens = trace.prompt_tokens[multi[session_of]]
-        add("prompt length of multi-turn p50", float(np.median(tokens)), "tokens")
-        add("turns of multi-turn, mean", float(turns[multi].mean()), "requests")
-        add("turns, most", int(turns.max()), "requests")
-        add("gap in a session p50", float(np.median(gaps)), "seconds")
-        add("gaps under 22 minutes", float((gaps < 1320).mean()), "share of gaps")
-        for q in (50, 99):
-            lengths = (lasts - firsts)[multi]
-            add(
-                f"multi-turn session lasts p{q}",
-                float(np.percentile(lengths, q)),
-                "seconds",
-            )
-    for q in (50, 99):
-        add(f"session's blocks p{q}", float(np.percentile(footprint, q)), "blocks")
-    largest = np.sort(footprint)[::-1]
-    tenth = largest[: max(1, len(largest) // 10)].sum() / max(1, largest.sum())
-    add("blocks of the largest tenth", float(tenth), "share of sessions' blocks")
+        tokens = trace.prompt_tokens[multi[sessions.of_request]]
+        rows.percentiles("prompt length of multi-turn", tokens, "tokens", 50)
+        mean = float(sessions.turns[multi].mean())
+        rows.add("turns of multi-turn, mean", mean, "requests")
+        rows.add("turns, most", int(sessions.turns.max()), "requests")
+        rows.percentiles("gap in a session", sessions.gaps, "seconds")
+        short = float((sessions.gaps < 1320).mean())
+        rows.add("gaps under 22 minutes", short, "share of gaps")
+        rows.percentiles(
+            "multi-turn session lasts", sessions.durations[multi], "seconds"
+        )
+    rows.percentiles("session's blocks", sessions.footprints, "blocks")
+    tenth = sessions.shares()[max(1, len(multi) // 10) - 1]
+    rows.add("blocks of the largest tenth", float(tenth), "share of sessions' blocks")
 
-    distinct, number = np.unique(keys, return_inverse=True)
-    uses = np.bincount(number, minlength=len(distinct))
-    of_multi = np.zeros(len(distinct), dtype=bool)
-    of_multi[number[multi[session_of[request_of]]]] = True
-    owners = session_of[request_of]
-    low = np.full(len(distinct), len(turns))
-    np.minimum.at(low, number, owners)
-    high = np.full(len(distinct), -1)
-    np.maximum.at(high, number, owners)
-    shared = of_multi & (low < high)
+
+def _add_kinds(rows: _Rows, blocks: Blocks, sessions: Sessions) -> None:
+    """Which kind of session blocks belong to."""
+    owners = sessions.of_request[blocks.request]
+    uses = blocks.uses
+    of_multi = np.zeros(len(uses), dtype=np.bool_)
+    of_multi[blocks.number[sessions.turns[owners] > 1]] = True
+    low = np.full(len(uses), len(sessions.turns))
+    np.minimum.at(low, blocks.number, owners)
+    high = np.full(len(uses), -1)
+    np.maximum.at(high, blocks.number, owners)
     for name, chosen in (
         ("of single turns only", ~of_multi),
-        ("of several sessions, a multi-turn one too", shared),
+        ("of several sessions, a multi-turn one too", of_multi & (low < high)),
+        ("of one multi-turn session only", of_multi & (low == high)),
     ):
-        if len(distinct):
-            add(f"blocks {name}", float(chosen.mean()), "share of distinct blocks")
-            accesses = float(uses[chosen].sum() / uses.sum())
-            add(f"uses {name}", accesses, "share of prompt blocks")
+        rows.add(f"blocks {name}", float(chosen.mean()), "share of distinct blocks")
+        accesses = float(uses[chosen].sum() / uses.sum())
+        rows.add(f"uses {name}", accesses, "share of prompt blocks")
     if (~of_multi).any():
         once = float((uses[~of_multi] == 1).mean())
-        add("used once, of single turns only", once, "share of those blocks")
-
-
-def _reuse(
-    keys: "np.ndarray[Any, Any]", times: "np.ndarray[Any, Any]"
-) -> tuple["np.ndarray[Any, Any]", ...]:
-    """Uses of each distinct key, seconds between uses, seconds from first to last."""
-    order = np.argsort(keys, kind="stable")
-    sorted_keys, sorted_times = keys[order], times[order]
-    same = sorted_keys[1:] == sorted_keys[:-1]
-    starts = np.flatnonzero(np.concatenate(([len(keys) > 0], ~same)))
-    uses = np.diff(np.append(starts, len(keys)))
-    lifetimes = sorted_times[starts + uses - 1] - sorted_times[starts]
-    return uses, np.diff(sorted_times)[same], lifetimes[uses > 1]
+        rows.add("used once, of single turns only", once, "share of those blocks")
