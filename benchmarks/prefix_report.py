@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Figures, table and plot of `benchmark_prefix_caching.py`.
+
+A figure of a policy is the mean of its runs, with the least and the most beside it:
+what does not leave that range is noise of the machine.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TextIO
+
+import numpy as np
+from prefix_runs import Run
+
+Runs = Mapping[str, Sequence[Run]]
+"""By the policy's label, in the order of the comparison."""
+
+FIGURES: dict[str, tuple[str, str, Callable[[Run], float]]] = {
+    "ttft_mean": ("TTFT mean, ms", ",.0f", lambda r: 1000 * float(r.ttft.mean())),
+    "ttft_p50": ("p50", ",.0f", lambda r: 1000 * float(np.percentile(r.ttft, 50))),
+    "ttft_p95": ("p95", ",.0f", lambda r: 1000 * float(np.percentile(r.ttft, 95))),
+    "ttft_p99": ("p99", ",.0f", lambda r: 1000 * float(np.percentile(r.ttft, 99))),
+    "prefill_tokens": (
+        "prefill tokens computed",
+        ",.0f",
+        lambda r: float((r.prompt - r.cached).sum()),
+    ),
+    "hit_rate": (
+        "hit rate, %",
+        ".1f",
+        lambda r: 100 * float(r.cached.sum() / r.prompt.sum()),
+    ),
+    "prompt_tokens_per_second": (
+        "prompt tokens/s",
+        ",.0f",
+        lambda r: float(r.prompt.sum() / r.seconds),
+    ),
+    "output_tokens_per_second": (
+        "output tokens/s",
+        ",.0f",
+        lambda r: float(r.output.sum() / r.seconds),
+    ),
+    "in_flight": (
+        "in flight, mean",
+        ".1f",
+        lambda r: float(r.latency.sum() / r.seconds),
+    ),
+}
+"""By name: heading, how it is written, and how it is measured in a run."""
+
+
+def figures_of(run: Run) -> dict[str, float]:
+    """All figures of one run, and what the engine counted."""
+    measured = {name: measure(run) for name, (_, _, measure) in FIGURES.items()}
+    return {
+        **measured,
+        "requests": float(len(run.ttft)),
+        "seconds": run.seconds,
+        "lateness": run.lateness,
+        **run.counters,
+    }
+
+
+def write_table(runs: Runs, file: TextIO) -> None:
+    """Markdown: a row a policy, and how the others compare with the first."""
+    headings = [heading for heading, _, _ in FIGURES.values()]
+    file.write(f"| policy | runs | {' | '.join(headings)} |\n")
+    file.write("|---" * (len(headings) + 2) + "|\n")
+    for label, of_policy in runs.items():
+        cells = []
+        for _, form, measure in FIGURES.values():
+            values = [measure(run) for run in of_policy]
+            cell = format(fmean(values), form)
+            least, most = format(min(values), form), format(max(values), form)
+            cells.append(cell if least == most else f"{cell} ({least} to {most})")
+        file.write(f"| {label} | {len(of_policy)} | {' | '.join(cells)} |\n")
+    first, *others = runs
+    if others:
+        file.write("\n")
+    for label in others:
+        parts = []
+        for name in ("ttft_mean", "ttft_p50", "ttft_p99", "prefill_tokens"):
+            heading, _, measure = FIGURES[name]
+            base = fmean(map(measure, runs[first]))
+            ratio = fmean(map(measure, runs[label])) / base
+            title = (
+                heading
+                if name in ("ttft_mean", "prefill_tokens")
+                else f"TTFT {heading}"
+            )
+            parts.append(f"{title.replace(', ms', '')} {100 * (ratio - 1):+.1f} %")
+        file.write(f"{label} against {first}: {', '.join(parts)}.\n")
+
+
+def as_json(runs: Runs, setting: dict[str, Any]) -> dict[str, Any]:
+    """Setting and figures of every run, in full."""
+    return {
+        "setting": setting,
+        "runs": {
+            label: [figures_of(run) for run in of_policy]
+            for label, of_policy in runs.items()
+        },
+    }
+
+
+def draw(runs: Runs, path: Path, title: str) -> None:
+    """Distribution of times to first token, and prefill tokens over the requests."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(11, 4.2), layout="constrained"
+    )
+    for color, (label, of_policy) in enumerate(runs.items()):
+        for i, run in enumerate(of_policy):
+            times = np.sort(run.ttft)
+            share = np.arange(1, len(times) + 1) / len(times)
+            style: dict[str, Any] = {"color": f"C{color}", "linewidth": 1.2}
+            left.plot(
+                1000 * times, 100 * share, label=label if i == 0 else None, **style
+            )
+            computed = np.cumsum(run.prompt - run.cached)
+            right.plot(computed, label=label if i == 0 else None, **style)
+    left.set_xscale("log")
+    left.set_xlabel("time to first token, ms")
+    left.set_ylabel("percent of requests")
+    right.set_xlabel("requests")
+    right.set_ylabel("prefill tokens computed")
+    for panel in (left, right):
+        panel.grid(alpha=0.3)
+        panel.legend()
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=110)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""The command: faults in one line with status 2, and a comparison on a real engine."""
+
+import json
+import os
+import re
+import sys
+
+import benchmark_prefix_caching as command
+import end_to_end
+import pytest
+
+from tests.engine.tiny_model import ENGINE_ENVIRONMENT, make_tiny_llama
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """A folder with a tiny model."""
+    return str(make_tiny_llama(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture
+def call(monkeypatch, model):
+    """Run the command in this process and return its exit status."""
+
+    def run(main, *words):
+        engine = ["--model", model, "--dtype", "float32", "--block-size", "32"]
+        monkeypatch.setattr(sys, "argv", ["command.py", *engine, *map(str, words)])
+        try:
+            return main()
+        except SystemExit as end:
+            return end.code
+
+    for name, value in ENGINE_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("VLLM_ENABLE_V1_MULTIPROCESSING")
+    return run
+
+
+WORKLOAD = ["--workload", "P1", "--traffic", "scale-lengths=0.02"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "Give --workload, or --num-prompts"),
+        (["--workload", "P1", "--num-prompts", "3"], "which of the two"),
+        (["--workload", "P2"], "'P2': neither a file nor a preset.* mean 'P1'"),
+        (["--workload", "P1"], r"tokens and asks for .* takes 4,096. Shorten them"),
+        ([*WORKLOAD[:3], "shares=40,30,20"], "sum to 90"),
+        ([*WORKLOAD[:3], "shares"], "'shares': must be name=value"),
+        ([*WORKLOAD, "--speed-up", "0"], "--speed-up is 0"),
+        ([*WORKLOAD, "--compare", "lru,belady"], "'belady': it knows the future"),
+        ([*WORKLOAD, "--compare", "lru,s3fif"], "Did you mean 's3fifo'"),
+        ([*WORKLOAD, "--plot", "x.bmp"], "must end with .png"),
+        ([*WORKLOAD, "--json", "/nowhere/x.json"], "its folder does not exist"),
+        ([*WORKLOAD, "--num-gpu-blocks-override", "4"], "holds 96 tokens, and a req"),
+        (["--num-prompts", "0"], "--num-prompts 0: must be at least 1"),
+        (["--num-prompts", "3", "--input-length-range", "9"], "must be MIN:MAX"),
+        (["--num-prompts", "3", "--input-length-range", "90:9"], "the least first"),
+        (["--num-prompts", "3", "--prefix-len", "200"], "less than the shortest"),
+        (["--num-prompts", "3", "--speed-up", "2"], "--speed-up needs --workload"),
+        (["--num-prompts", "3", "--dataset-path", "no"], "No such file"),
+        (["--num-prompts", "3", "--runs", "0"], "--runs 0: must be at least 1"),
+        (["--num-prompts", "3", "--model", "/no/model"], "--model /no/model: "),
+    ],
+)
+def test_a_fault_is_one_line(call, capfd, words, why):
+    assert call(command.main, *words) == 2
+    errors = capfd.readouterr().err.splitlines()
+    (line,) = [line for line in errors if line.startswith("command.py: error: ")]
+    assert re.search(why, line), line
+    assert not any(line.startswith("Traceback") for line in errors)
+
+
+def test_policies_are_compared_on_an_engine(call, capfd, tmp_path):
+    path = tmp_path / "out.json"
+    words = [*WORKLOAD, "--json", path]
+    words += ["--workload-seconds", "40", "--speed-up", "20", "--output-len", "2"]
+    words += ["--compare", "lru,adaptive", "--num-gpu-blocks-override", "24"]
+    words += ["--enforce-eager", "--max-num-seqs", "8", "--max-model-len", "512"]
+    assert call(command.main, *words) == 0
+    printed = capfd.readouterr().out
+    assert "adaptive: half_life 3 s, interval 0.5 s, first_window 3 s." in printed
+    assert re.search(r"^\| lru \| 1 \|", printed, re.MULTILINE)
+    found = json.loads(path.read_text())
+    (lru,), (adaptive,) = found["runs"]["lru"], found["runs"]["adaptive"]
+    assert lru["requests"] == adaptive["requests"] > 20
+    assert lru["output_tokens_per_second"] > 0
+    for run in (lru, adaptive):
+        assert 0 < run["hit_rate"] < 100
+        assert 0 < run["ttft_p50"] <= run["ttft_p99"]
+        assert 1.5 < run["seconds"] < 60
+    assert adaptive["evictions"] > 24
+
+
+def test_end_to_end_plans_before_it_measures(call, capfd):
+    words = ["--plan", "--cost", "0.01,0.0005", "--scale-lengths", "0.05"]
+    assert call(end_to_end.main, *words, "--seconds", "20") == 0
+    printed = capfd.readouterr().out
+    hits = re.findall(r"hits of lru ([\d.]+) %, s3fifo ([\d.]+) %", printed)
+    busy = re.findall(r"busy for lru (\d+) %, s3fifo (\d+) %", printed)
+    found = [one + other for one, other in zip(hits, busy, strict=True)]
+    agents, singles, _ = [[float(figure) for figure in each] for each in found]
+    assert agents[0] > agents[1] and singles[0] < singles[1]
+    for each in (agents, singles):
+        assert max(each[2:]) == pytest.approx(80, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--scenarios", "agent"], "--scenarios has 'agent': must be of agents, "),
+        (["--cost", "1"], "--cost is '1': must be seconds a request and"),
+        (["--load", "0"], "--load is 0: must be more than 0"),
+        (
+            ["--plan", "--cost", "0.01,0.0005", "--scale-lengths", "1"],
+            "Shorten them",
+        ),
+    ],
+)
+def test_a_fault_of_end_to_end_is_one_line(call, capfd, words, why):
+    assert call(end_to_end.main, *words) == 2
+    (line,) = [
+        line for line in capfd.readouterr().err.splitlines() if "error: " in line
+    ]
+    assert re.search(why, line), line
+
+
+def test_processes_of_the_engine_are_gone():
+    """The tests above started some; none may be left that is a child of this one."""
+    children = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
+    with open(children) as file:
+        for child in file.read().split():
+            with open(f"/proc/{child}/cmdline") as line:
+                assert "spawn_main" not in line.read()
