@@ -38,6 +38,7 @@ class SlotList {
   Slot front() const { return front_; }
   Slot back() const { return back_; }
   Slot next(Slot slot) const { return link(slot).next; }
+  Slot previous(Slot slot) const { return link(slot).prev; }
 
   void push_back(Slot slot) {
     link(slot) = {back_, kNoSlot};

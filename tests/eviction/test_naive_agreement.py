@@ -85,6 +85,15 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "lirs": {"hir_ratio": shares, "ghost_ratio": ghost_ratios},
     "lfu": {"ageing": st.booleans()},
+    "random-compute": {
+        "samples": st.sampled_from([1, 2, 32]),
+        "seed": st.integers(0, 2**32 - 1),
+    },
+    "partial-compute": {
+        "samples": st.sampled_from([1, 2, 32]),
+        "chunk": st.sampled_from([1, 2, 5]),
+        "seed": st.integers(0, 2**32 - 1),
+    },
     "lhd": {"samples": st.sampled_from([1, 2, 32]), "seed": st.integers(0, 2**32 - 1)},
     "workload-aware": {
         "horizon": st.sampled_from([0.01, 0.5, 1.0, 100.0]),

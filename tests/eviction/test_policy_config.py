@@ -240,6 +240,16 @@ def test_a_config_without_a_policy_is_one_for_lru(capsys):
     assert said.startswith("vllm: error: Eviction policy 'lru' has no parameter")
 
 
+@pytest.mark.parametrize("name", ["session-lru", "random-compute", "partial-compute"])
+def test_a_policy_of_the_lab(capsys, name: str):
+    said = refused(capsys, "--eviction-policy", name)
+    assert f"Eviction policy {name!r} runs in the lab only" in said
+    assert "s3fifo" in said
+    candidates = f'{{"candidates": ["lru", "{name}"]}}'
+    flags = ["--eviction-policy", "adaptive", "--eviction-config", candidates]
+    assert f"{name!r}, which cannot be a shadow" in refused(capsys, *flags)
+
+
 def test_the_help_names_every_policy():
     text = " ".join(parser().format_help().split())
     for name in policy_names():

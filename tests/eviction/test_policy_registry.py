@@ -20,7 +20,7 @@ from vllm.v1.core.eviction.registry import (
     unregister_policy,
 )
 
-NATIVE = [name for name in policy_names() if get_policy(name).native]
+NATIVE = [n for n in policy_names(offline=True) if get_policy(n).native]
 
 
 @pytest.fixture
@@ -97,6 +97,13 @@ def test_ghosts_are_announced(name: str):
     """Metrics leave out what a policy without ghosts cannot count."""
     spec = get_policy(name)
     assert spec.ghosts == (spec.make(10, spec.config()).ghost_limit > 0)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_what_the_engine_may_not_run_says_so_in_the_core_too(name: str):
+    spec = get_policy(name)
+    assert spec.offline == make_policy(name, 10).traits["offline"]
+    assert spec.offline == (name not in policy_names())
 
 
 def test_the_core_refuses_an_unknown_name():

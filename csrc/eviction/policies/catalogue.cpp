@@ -15,7 +15,10 @@
 #include "lhd.h"
 #include "lirs.h"
 #include "lru.h"
+#include "partial_compute.h"
+#include "random_compute.h"
 #include "s3fifo.h"
+#include "session_lru.h"
 #include "sieve.h"
 #include "slru.h"
 #include "t_lru.h"
@@ -95,6 +98,21 @@ const std::map<std::string, Factory>& catalogue() {
        }},
       {"gittins", [](std::uint32_t slots, Reader&) { return std::make_unique<Gittins>(slots); }},
       {"lru", [](std::uint32_t slots, Reader&) { return std::make_unique<Lru>(slots); }},
+      {"partial-compute",
+       [](std::uint32_t slots, Reader& read) {
+         PartialCompute::Config config;
+         config.samples = static_cast<std::uint32_t>(read("samples", config.samples));
+         config.chunk = static_cast<std::uint32_t>(read("chunk", config.chunk));
+         config.seed = static_cast<std::uint32_t>(read("seed", config.seed));
+         return std::make_unique<PartialCompute>(slots, config);
+       }},
+      {"random-compute",
+       [](std::uint32_t slots, Reader& read) {
+         RandomCompute::Config config;
+         config.samples = static_cast<std::uint32_t>(read("samples", config.samples));
+         config.seed = static_cast<std::uint32_t>(read("seed", config.seed));
+         return std::make_unique<RandomCompute>(slots, config);
+       }},
       {"s3fifo",
        [](std::uint32_t slots, Reader& read) {
          S3Fifo::Config config;
@@ -113,6 +131,7 @@ const std::map<std::string, Factory>& catalogue() {
          config.remembered_uses = static_cast<int>(read("tau_g", config.remembered_uses));
          return std::make_unique<S3Fifo>(slots, config);
        }},
+      {"session-lru", [](std::uint32_t slots, Reader&) { return std::make_unique<SessionLru>(slots); }},
       {"sieve", [](std::uint32_t slots, Reader&) { return std::make_unique<Sieve>(slots); }},
       {"slru",
        [](std::uint32_t slots, Reader& read) {

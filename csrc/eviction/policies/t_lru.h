@@ -84,7 +84,12 @@ class TLru final : public Policy {
     Snapshot out;
     queues_.each([this](Slot slot) { return knows(slot); },
                  [&](Slot slot) { out.entries.push_back({keys_[slot], queues_.queue_of(slot), depth_[slot]}); });
+    out.scalars = {finishing_ ? static_cast<double>(history_) : -1.0};
     return out;
+  }
+  void adopt_history(const Snapshot& snapshot) override {
+    finishing_ = snapshot.scalars.at(0) >= 0;
+    if (finishing_) history_ = static_cast<std::uint32_t>(snapshot.scalars.at(0));
   }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);

@@ -40,7 +40,7 @@ PLACES = [
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "policy" in metafunc.fixturenames:
-        metafunc.parametrize("policy", [*policy_names(), PYTHON_POLICY])
+        metafunc.parametrize("policy", [*policy_names(offline=True), PYTHON_POLICY])
     if "place" in metafunc.fixturenames:
         metafunc.parametrize("place", PLACES)
 

@@ -117,7 +117,11 @@ def test_a_block_in_use_is_never_chosen_and_comes_back(make):
 
 
 def test_the_tail_of_a_request_goes_first(make):
-    """A request's blocks are released tail first; nothing else tells them apart."""
+    """A request's blocks are released tail first; nothing else tells them apart.
+
+    They are not the end of a request here, of which `partial-compute` takes the
+    beginning.
+    """
     policy = make(6)
     for slot in reversed(range(6)):
         policy.insert(slot, 100 + slot)

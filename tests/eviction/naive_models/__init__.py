@@ -23,6 +23,11 @@ from tests.eviction.naive_models.fifo import (
     NaiveTwoQueue,
 )
 from tests.eviction.naive_models.frequency import NaiveGdsf, NaiveLfu
+from tests.eviction.naive_models.groups import (
+    NaivePartialCompute,
+    NaiveRandomCompute,
+    NaiveSessionLru,
+)
 from tests.eviction.naive_models.lecar import NaiveLeCaR
 from tests.eviction.naive_models.lhd import NaiveLhd
 from tests.eviction.naive_models.lirs import NaiveLirs
@@ -47,8 +52,11 @@ __all__ = [
     "NaiveLirs",
     "NaiveLru",
     "NaiveModel",
+    "NaivePartialCompute",
+    "NaiveRandomCompute",
     "NaiveS3Fifo",
     "NaiveS4Fifo",
+    "NaiveSessionLru",
     "NaiveSieve",
     "NaiveSlru",
     "NaiveTLru",
@@ -78,5 +86,8 @@ MODELS: dict[str, type[NaiveModel]] = {
         NaiveLhd,
         NaiveWorkloadAware,
         NaiveAsymCache,
+        NaiveSessionLru,
+        NaiveRandomCompute,
+        NaivePartialCompute,
     )
 }

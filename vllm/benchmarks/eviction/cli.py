@@ -141,8 +141,8 @@ def _add_policy_args(parser: argparse.ArgumentParser) -> None:
         default="lru,s3fifo,arc,adaptive",
         metavar="NAMES",
         help="separated by commas; parameters after a colon: s3fifo:promotion=2; "
-        "offline only: belady, belady-compute, ilp, ilp-prefix, infinite (default: "
-        "%(default)s)",
+        "offline only: session-lru, random-compute, partial-compute, belady, "
+        "belady-compute, ilp, ilp-prefix, infinite (default: %(default)s)",
     )
     parser.add_argument(
         "--window",

@@ -229,7 +229,7 @@ def _policies(args: argparse.Namespace) -> int:
 
     check_outputs(args)
     rows: list[dict[str, Any]] = []
-    for name in policy_names():
+    for name in policy_names(offline=True):
         spec = get_policy(name)
         rows.append(
             {
@@ -237,8 +237,8 @@ def _policies(args: argparse.Namespace) -> int:
                 "evicts_first": spec.summary,
                 "parameters": json.dumps(_defaults(spec.config)),
                 "ghosts": spec.ghosts,
-                "shadow": spec.native,
-                "offline": False,
+                "shadow": spec.native and not spec.offline,
+                "offline": spec.offline,
             }
         )
     for name, summary in ORACLES.items():

@@ -50,7 +50,7 @@ def run_one(
     service: Service = Service(),  # noqa: B008 - frozen
 ) -> Result:
     """Replay once."""
-    if policy.offline:
+    if policy.oracle:
         return replay_oracle(trace, capacity, policy.name, cost)
     if policy.name != MANAGER:
         candidate = Candidate(policy.name, policy.config)
@@ -95,7 +95,7 @@ def make_row(
     cost: CostModel | None = None,
 ) -> dict[str, Any]:
     """Return the measures of a replay; None where one has no meaning."""
-    ghosts = not policy.offline and (
+    ghosts = not policy.oracle and (
         policy.name == MANAGER or get_policy(policy.name).ghosts
     )
     tokens = result.query_tokens
@@ -119,5 +119,5 @@ def make_row(
         "holes": result.holes,
         "hole_blocks": result.hole_blocks,
         # The oracles know no time.
-        "mean_wait_s": None if policy.offline else result.mean_wait,
+        "mean_wait_s": None if policy.oracle else result.mean_wait,
     }

@@ -40,9 +40,14 @@ class LabPolicy:
     config: dict[str, Any]
 
     @property
+    def oracle(self) -> bool:
+        """Whether it is no policy but a bound, computed from the whole trace."""
+        return self.name in ORACLES
+
+    @property
     def offline(self) -> bool:
         """Whether the engine can not run it."""
-        return self.name in ORACLES
+        return self.oracle or (self.name != MANAGER and get_policy(self.name).offline)
 
 
 def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
@@ -68,7 +73,7 @@ def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
                     "name:parameter=value."
                 )
             config[key] = _value(value)
-        names = [*policy_names(), MANAGER, *ORACLES]
+        names = [*policy_names(offline=True), MANAGER, *ORACLES]
         if name not in names:
             raise ValueError(
                 f"Unknown eviction policy {name!r}: choose from {', '.join(names)}."

@@ -80,7 +80,8 @@ def resolve_candidates(entries: list[Any]) -> list[Candidate]:
             )
     native = [name for name in policy_names() if _is_native(name)]
     for name, config in pairs:
-        if name == MANAGER or (name in policy_names() and name not in native):
+        known = name in policy_names(offline=True)
+        if name == MANAGER or (known and name not in native):
             raise ValueError(
                 f"eviction_config.candidates holds {name!r}, which cannot be a shadow: "
                 f"choose from {', '.join(native)}."

@@ -25,6 +25,7 @@ from vllm.v1.core.eviction.adaptive_config import (
 from vllm.v1.core.eviction.registry import (
     DEFAULT_POLICY,
     MANAGER,
+    check_live,
     get_policy,
     nearest,
     policy_names,
@@ -83,6 +84,7 @@ def validate_eviction(
         ValueError: One line; see the module.
 
     """
+    check_live(policy)
     parameters = parse_config(policy, config)
     if window is not None and not (window > 0 and math.isfinite(window)):
         raise ValueError(
@@ -215,9 +217,10 @@ def _config_class(policy: str) -> type:
 
 def _policy_name(value: str) -> str:
     try:
-        return MANAGER if value == MANAGER else get_policy(value).name
+        check_live(value)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return value
 
 
 def _json_object(value: str) -> dict[str, Any]:

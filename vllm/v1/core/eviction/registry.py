@@ -13,10 +13,24 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from annotated_types import Interval
-
+from vllm.v1.core.eviction.parameters import (
+    AsymCacheConfig,
+    LeCaRConfig,
+    LFUConfig,
+    LHDConfig,
+    LIRSConfig,
+    PartialComputeConfig,
+    RandomComputeConfig,
+    S3FIFOConfig,
+    S4FIFOConfig,
+    SLRUConfig,
+    TLRUConfig,
+    TwoQueueConfig,
+    WorkloadAwareConfig,
+    WTinyLFUConfig,
+)
 from vllm.v1.core.eviction.policy import EvictionPolicy, NoConfig
 
 if TYPE_CHECKING:
@@ -43,6 +57,7 @@ class PolicySpec:
             `config`.
         native: Written in C++, and so fit to be a shadow.
         ghosts: Remembers what it evicted.
+        offline: For the lab only; the engine refuses it.
 
     """
 
@@ -52,163 +67,24 @@ class PolicySpec:
     make: Callable[[int, Any], "Policy"]
     native: bool
     ghosts: bool
-
-
-@dataclass
-class S3FIFOConfig:
-    """Parameters of `s3fifo`."""
-
-    small_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.1
-    """Share of the evictable blocks that the small queue may hold before it is
-    evicted from. More protects new blocks longer, fewer old ones."""
-    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.9
-    """Evicted blocks that are remembered, as a share of the pool."""
-    promotion: Annotated[int, Interval(ge=1, le=3)] = 1
-    """Uses in the small queue that lead to the main queue. The paper has 2; on
-    prefix-cache traffic 1 is better."""
-
-
-@dataclass
-class S4FIFOConfig:
-    """Parameters of `s4fifo`, under the names that its paper has for them."""
-
-    rho_s: Annotated[float, Interval(ge=0.05, le=0.9)] = 0.1
-    """Share of the evictable blocks that the small queue may hold before it is
-    evicted from."""
-    rho_g: Annotated[float, Interval(ge=0, le=6)] = 0.9
-    """Evicted blocks that are remembered, as a share of the pool."""
-    kappa: Annotated[float, Interval(ge=0, le=1)] = 0.25
-    """A use counts only when as many blocks as this share of the small queue have
-    entered it since: uses within a moment are one burst. The paper has 0 or 0.25."""
-    tau_s: Annotated[int, Interval(ge=1, le=3)] = 1
-    """Uses in the small queue that lead to the main queue. The paper has 1 or 2."""
-    tau_g: Annotated[int, Interval(ge=0, le=1)] = 0
-    """Uses that a block must have had to be remembered when it leaves the small
-    queue. With 1, `tau_s` must be more, or nothing is remembered."""
-
-
-@dataclass
-class SLRUConfig:
-    """Parameters of `slru`."""
-
-    protected_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.8
-    """Share of the evictable blocks that the protected segment may hold. More keeps
-    reused blocks longer, and new ones shorter."""
-
-
-@dataclass
-class TwoQueueConfig:
-    """Parameters of `2q`."""
-
-    in_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.25
-    """Share of the evictable blocks that the queue of new blocks may hold before it
-    is evicted from."""
-    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.5
-    """Evicted blocks that are remembered, as a share of the pool. Without any, no
-    block is ever known to have returned."""
-
-
-@dataclass
-class LFUConfig:
-    """Parameters of `lfu`."""
-
-    ageing: bool = True
-    """Whether blocks that were popular once give way to those in use now. Without
-    it, old counts live as long as their blocks."""
-
-
-@dataclass
-class LIRSConfig:
-    """Parameters of `lirs`."""
-
-    hir_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.01
-    """Share of the pool, one block at least, that is left to blocks which were not
-    used twice in a short while. The paper has 1 %."""
-    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.75
-    """Evicted blocks that are remembered at most, as a share of the pool."""
-
-
-@dataclass
-class LeCaRConfig:
-    """Parameters of `lecar`."""
-
-    learning_rate: Annotated[float, Interval(gt=0, le=10)] = 0.45
-    """How much one regret changes the weights. More follows changes sooner."""
-    discount: Annotated[float, Interval(gt=0, le=1)] = 0.005
-    """What is left of a regret after as many accesses as the pool has blocks."""
-    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.5
-    """Evicted blocks that are remembered, half for each expert, as a share of the
-    pool. Without any, the weights stay equal."""
-    seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
-    """Of the draws between the experts."""
-
-
-@dataclass
-class TLRUConfig:
-    """Parameters of `t-lru`."""
-
-    xi: Annotated[int, Interval(ge=0, le=10_000_000)] = 2048
-    """Tokens that may be recomputed within the target for the time to the first
-    token: the target times the prefill rate. With 0 this is LRU."""
-    next_prompt: Annotated[int, Interval(ge=0, le=10_000_000)] = 256
-    """Tokens by which a conversation is longer when it comes back."""
-
-
-@dataclass
-class WTinyLFUConfig:
-    """Parameters of `wtinylfu`."""
-
-    window_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.01
-    """Share of the pool, one block at least, that new blocks have to themselves. Where
-    the hill climber starts."""
-    protected_ratio: Annotated[float, Interval(gt=0, lt=1)] = 0.8
-    """Share of the rest that is left to blocks which were hit there."""
-    climb: bool = True
-    """Whether the border between the two moves with the hit rate."""
-    seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
-    """Of the draws by which a loser is let in now and then."""
-
-
-@dataclass
-class LHDConfig:
-    """Parameters of `lhd`."""
-
-    samples: Annotated[int, Interval(ge=1, le=1024)] = 32
-    """Blocks that are drawn for each eviction, of which the worst goes."""
-    seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
-    """Of the draws."""
-
-
-@dataclass
-class WorkloadAwareConfig:
-    """Parameters of `workload-aware`."""
-
-    horizon: Annotated[float, Interval(ge=0.01, le=100)] = 1.0
-    """A block is worth the probability that it returns within this many pools' worth
-    of accesses."""
-    ghost_ratio: Annotated[float, Interval(ge=0, le=8)] = 0.5
-    """Evicted blocks that are remembered, as a share of the pool: their returns count
-    in the fits. Without any, what is evicted early seems never to return."""
-
-
-@dataclass
-class AsymCacheConfig:
-    """Parameters of `asymcache`."""
-
-    half_life: Annotated[float, Interval(ge=0.01, le=100)] = 1.0
-    """Accesses since the last use that halve the probability of another, in pools'
-    worth. More weighs cost and uses higher against age."""
+    offline: bool = False
 
 
 def _native(
-    name: str, summary: str, config: type = NoConfig, ghosts: bool = False
+    name: str,
+    summary: str,
+    config: type = NoConfig,
+    ghosts: bool = False,
+    offline: bool = False,
 ) -> PolicySpec:
     def make(num_slots: int, parameters: Any) -> "Policy":
         from vllm._eviction_C import make_policy
 
         return make_policy(name, num_slots, _numbers(parameters))
 
-    return PolicySpec(name, summary, config, make, native=True, ghosts=ghosts)
+    return PolicySpec(
+        name, summary, config, make, native=True, ghosts=ghosts, offline=offline
+    )
 
 
 _NATIVE = {
@@ -284,6 +160,23 @@ _NATIVE = {
             "what is learnt to earn the fewest hits for its time in memory",
             ghosts=True,
         ),
+        _native(
+            "session-lru",
+            "the session active longest ago, as a whole",
+            offline=True,
+        ),
+        _native(
+            "random-compute",
+            "of a sample, the block cheapest to recompute for its age; leaves holes",
+            RandomComputeConfig,
+            offline=True,
+        ),
+        _native(
+            "partial-compute",
+            "the same in chunks from the beginning of what a request computed",
+            PartialComputeConfig,
+            offline=True,
+        ),
     )
 }
 
@@ -304,7 +197,7 @@ def register_policy(name: str, module: str, class_name: str) -> None:
         ValueError: The name is taken.
 
     """
-    if name in policy_names() or name == MANAGER:
+    if name in policy_names(offline=True) or name == MANAGER:
         raise ValueError(f"An eviction policy called {name!r} is registered already.")
     _python[name] = (module, class_name)
     get_policy.cache_clear()
@@ -321,9 +214,30 @@ def _entry_points() -> dict[str, Any]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def policy_names() -> list[str]:
-    """All names, those of the fork first, in the order of the documentation."""
-    return list(dict.fromkeys([*_NATIVE, *_python, *_entry_points()]))
+def policy_names(offline: bool = False) -> list[str]:
+    """All names, those of the fork first, in the order of the documentation.
+
+    Args:
+        offline: Those that only the lab can run, too.
+
+    """
+    own = [name for name, spec in _NATIVE.items() if offline or not spec.offline]
+    others = [*_python, *_entry_points()]
+    return own + [name for name in dict.fromkeys(others) if name not in _NATIVE]
+
+
+def check_live(name: str) -> None:
+    """Check that the engine may run a policy.
+
+    Raises:
+        ValueError: Only the lab can, or it is not known; see `get_policy`.
+
+    """
+    if name != MANAGER and get_policy(name).offline:
+        raise ValueError(
+            f"Eviction policy {name!r} runs in the lab only (vllm bench eviction "
+            f"replay): choose from {', '.join([*policy_names(), MANAGER])}."
+        )
 
 
 @cache
