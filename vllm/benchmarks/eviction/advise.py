@@ -78,7 +78,7 @@ def advise(
     policies: Sequence[LabPolicy],
     windows: Sequence[float] = WINDOWS,
     width: float | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     cost: CostModel = LINEAR,
     service: Service = Service(),  # noqa: B008 - frozen
 ) -> Advice:
@@ -167,9 +167,9 @@ def advise(
     )
 
 
-def replay_all(trace: Trace, jobs: Sequence[Job], workers: int) -> list[Result]:
+def replay_all(trace: Trace, jobs: Sequence[Job], workers: int | None) -> list[Result]:
     """Return the results in the order of the jobs."""
-    found = dict(run_jobs(trace, jobs, min(workers, max(1, len(jobs)))))
+    found = dict(run_jobs(trace, jobs, workers)) if jobs else {}
     return [found[i] for i in range(len(jobs))]
 
 

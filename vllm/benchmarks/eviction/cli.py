@@ -49,6 +49,15 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
     )
     _add_policy_args(sweep)
     _add_workers_arg(sweep)
+    sweep.add_argument(
+        "--ray",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="replay over a Ray cluster, at this address, by default that of "
+        "RAY_ADDRESS or of this machine; local starts one. --workers are its "
+        "processors then (default: all)",
+    )
     sweep.add_argument("--plot", metavar="PATH", help="of .png, .pdf or .svg")
     _add_output_args(sweep)
 

@@ -8,7 +8,6 @@ core nor numpy's and pandas' friends.
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,6 +51,7 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.ray_jobs import check_ray
     from vllm.benchmarks.eviction.sweep import (
         coarse_first,
         run_grid,
@@ -66,6 +66,8 @@ def _sweep(args: argparse.Namespace) -> int:
     service = _service(args)
     check_outputs(args)
     check_plot(args.plot)
+    if args.ray is not None:
+        check_ray()
     trace = _load(args)
     capacities = sweep_capacities(trace, args.num_capacities)
     rows, status = _collect(
@@ -78,6 +80,7 @@ def _sweep(args: argparse.Namespace) -> int:
             coarse_first(len(capacities)),
             cost,
             service,
+            args.ray,
         ),
         len(capacities) * len(policies),
     )
@@ -144,11 +147,9 @@ def _collect(
     return [rows[number] for number in sorted(rows)], status
 
 
-def _workers(args: argparse.Namespace) -> int:
+def _workers(args: argparse.Namespace) -> int | None:
     workers = args.workers
-    if workers is None:
-        workers = len(os.sched_getaffinity(0))
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise ValueError(f"--workers is {workers}: must be 1 or more.")
     return workers
 

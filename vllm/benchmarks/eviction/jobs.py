@@ -3,6 +3,7 @@
 """Replays of one trace, in this process or over several that share the trace."""
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from tqdm import tqdm
 from vllm.benchmarks.eviction import grid
 from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.policy_list import LabPolicy
+from vllm.benchmarks.eviction.ray_jobs import run_in_cluster
 from vllm.benchmarks.eviction.replay import Result
 from vllm.benchmarks.eviction.service import Service
 from vllm.benchmarks.eviction.trace import Trace
@@ -47,25 +49,27 @@ class Job:
 
 
 def run_jobs(
-    trace: Trace, jobs: Sequence[Job], workers: int
+    trace: Trace, jobs: Sequence[Job], workers: int | None, ray: str | None = None
 ) -> Iterator[tuple[int, Result]]:
     """Yield each result as it is done, with the place of its job; a bar moves on.
 
     Args:
         trace: Requests.
         jobs: In the order in which they are begun.
-        workers: Processes; with 1 this one does the work.
+        workers: Processes; with 1 this one does the work. None takes all there are.
+        ray: Address of a cluster that does it instead; see `ray_jobs`.
 
     Raises:
         ValueError: One line, when a worker was killed.
 
     """
     with tqdm(total=len(jobs), unit="replay", disable=None) as progress:
-        done = (
-            _in_this_process(trace, jobs, progress)
-            if workers == 1
-            else _in_workers(trace, jobs, workers)
-        )
+        if ray is not None:
+            done = run_in_cluster(trace, jobs, workers, ray)
+        elif workers == 1:
+            done = _in_this_process(trace, jobs, progress)
+        else:
+            done = _in_workers(trace, jobs, workers or len(os.sched_getaffinity(0)))
         for place, result in done:
             progress.set_description(_label(jobs[place]))
             progress.update()
@@ -76,7 +80,8 @@ def _label(job: Job) -> str:
     return f"{job.policy.label} at {job.capacity:,}"
 
 
-def _run(trace: Trace, job: Job) -> Result:
+def run(trace: Trace, job: Job) -> Result:
+    """Do one."""
     return grid.run_one(
         trace, job.capacity, job.policy, job.window, job.cost, job.service
     )
@@ -87,7 +92,7 @@ def _in_this_process(
 ) -> Iterator[tuple[int, Result]]:
     for place, job in enumerate(jobs):
         progress.set_description(_label(job))
-        yield place, _run(trace, job)
+        yield place, run(trace, job)
 
 
 def _in_workers(
@@ -125,7 +130,7 @@ def _in_workers(
 
 
 def _run_attached(place: int, job: Job) -> tuple[int, Result]:
-    return place, _run(attached_trace(), job)
+    return place, run(attached_trace(), job)
 
 
 @contextmanager

@@ -61,10 +61,11 @@ def run_grid(
     capacities: Sequence[int],
     policies: Sequence[LabPolicy],
     window: float | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     order: Sequence[int] | None = None,
     cost: CostModel | None = None,
     service: Service = Service(),  # noqa: B008 - frozen
+    ray: str | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row of measures as it is done, with its place.
 
@@ -73,10 +74,11 @@ def run_grid(
         capacities: Blocks of the pool.
         policies: To compare.
         window: Of `adaptive`, seconds.
-        workers: Processes; with 1 this one does the work.
+        workers: Processes; with 1 this one does the work. None takes all there are.
         order: Places of the capacities in the order of their replays.
         cost: Of a block, for the compute-savings ratio; without, there is none.
         service: How fast the engine is.
+        ray: Address of a cluster that does the work; see `ray_jobs`.
 
     Yields:
         The place of the row, counted capacity by capacity, and the row.
@@ -99,7 +101,7 @@ def run_grid(
         )
         for at in places
     ]
-    for number, result in run_jobs(trace, jobs, workers):
+    for number, result in run_jobs(trace, jobs, workers, ray):
         job = jobs[number]
         yield (
             places[number],
