@@ -6,6 +6,7 @@ import csv
 import json
 import re
 
+import pyarrow.parquet
 import pytest
 
 from vllm.benchmarks.eviction import grid
@@ -117,3 +118,20 @@ def test_a_fault_is_one_line(lab, write, capsys, lines, words, why):
 def test_a_missing_file_is_one_line(lab, capsys, tmp_path):
     assert lab("describe", tmp_path / "none") == 2
     assert capsys.readouterr().err.endswith("none: there is no such file.\n")
+
+
+def test_parquet_has_the_rows_of_the_json(lab, write, tmp_path):
+    table, out = tmp_path / "out.parquet", tmp_path / "out.json"
+    words = [
+        "--capacity",
+        "9,12",
+        "--policies",
+        "lru,s3fifo,belady",
+        "--cost",
+        "linear",
+    ]
+    words += ["--parquet", table, "--json", out]
+    assert lab("replay", write(*GOOD), *words) == 0
+    rows = pyarrow.parquet.read_table(table).to_pylist()
+    assert rows == json.loads(out.read_text())
+    assert len(rows) == 6

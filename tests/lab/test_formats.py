@@ -132,3 +132,31 @@ def test_skipped_lines_are_named(write):
         "line 2",
         "line 3",
     ]
+
+
+def test_the_turns_of_a_chat_are_found_by_their_parents(write):
+    chats = [(4, -1), (5, -1), (6, 4), (7, 6), (8, 5)]
+    lines = [
+        {**LINES["bailian"], "chat_id": chat, "parent_chat_id": parent}
+        for chat, parent in chats
+    ]
+    sessions = load_trace(write(*lines)).trace.sessions.tolist()
+    assert [sessions.index(each) for each in sessions] == [0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["recording", "mooncake", "mooncake-runs", "bailian"])
+def test_convert_keeps_sessions(lab, write, tmp_path, name):
+    turns = [
+        {**LINES["recording"], "timestamp": i, "session": session}
+        for i, session in enumerate(["a", "b", "a", "c", "b"])
+    ]
+    converted = tmp_path / "new.jsonl"
+    assert lab("convert", write(*turns), converted, "--to", name) == 0
+    sessions = load_trace(converted).trace.sessions.tolist()
+    assert [sessions.index(each) for each in sessions] == [0, 1, 0, 3, 1]
+
+
+def test_a_recording_of_the_engines_has_no_sessions(lab, write, tmp_path):
+    converted = tmp_path / "new.jsonl"
+    assert lab("convert", write(LINES["recording"]), converted) == 0
+    assert "session" not in converted.read_text()

@@ -29,6 +29,7 @@ class Request(NamedTuple):
         session: What tells sessions apart; None when nothing does.
         ids: Of the prompt's blocks.
         tokens_per_id: Tokens that an id stands for.
+        parent: Where requests have names instead of sessions, the one before it.
 
     """
 
@@ -38,6 +39,7 @@ class Request(NamedTuple):
     session: str | int | None
     ids: NDArray[np.uint64]
     tokens_per_id: int
+    parent: str | int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,21 @@ def _has(line: Any, need: str) -> bool:
 def _recording(line: dict[str, Any], _number: int) -> Iterator[Request]:
     size = int(line["block_size"])
     lengths = lengths_of(line["input_length"], line["output_length"])
-    yield Request(float(line["timestamp"]), *lengths, None, ids_of(line), size)
+    session = line.get("session")  # what the engine writes has none
+    yield Request(float(line["timestamp"]), *lengths, session, ids_of(line), size)
 
 
 def _bailian(line: dict[str, Any], _number: int) -> Iterator[Request]:
     lengths = lengths_of(line["input_length"], line["output_length"])
-    yield Request(float(line["timestamp"]), *lengths, line["chat_id"], ids_of(line), 16)
+    yield Request(
+        float(line["timestamp"]),
+        *lengths,
+        line["chat_id"],
+        ids_of(line),
+        16,
+        # -1 in the first turn.
+        parent=line.get("parent_chat_id"),
+    )
 
 
 def _mooncake(line: dict[str, Any], _number: int) -> Iterator[Request]:

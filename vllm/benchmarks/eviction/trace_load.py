@@ -92,7 +92,7 @@ class _Loader:
         self._reading = reading
         self._rows: list[tuple[float, int, int, int]] = []
         self._keys: list[NDArray[np.uint64]] = []
-        self._sessions: dict[str | int, int] = {}
+        self._sessions: dict[str | int | None, int] = {}
         self._bad: list[str] = []
         self._size = reading.block_size
         self._last = -np.inf
@@ -200,6 +200,8 @@ class _Loader:
     def _session(self, request: Request) -> int:
         if request.session is None:
             return -1
+        if request.parent in self._sessions:
+            self._sessions[request.session] = self._sessions[request.parent]
         return self._sessions.setdefault(request.session, len(self._sessions))
 
     def _bad_line(self, number: int, error: Exception) -> None:

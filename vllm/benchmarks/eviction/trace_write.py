@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """Writes requests in the public formats and in that of our own recordings.
 
-A line at a time, so that traffic longer than the memory can be written. `sessions` are
-not in a recording, which must not hold them; Mooncake's readers pass over the field.
+A line at a time, so that traffic longer than the memory can be written. Sessions are
+kept where the trace has them, though the engine writes none; readers of Mooncake's
+format and of recordings pass over the field.
 """
 
 import gzip
@@ -57,6 +58,7 @@ def _recording(line: Line, block_size: int) -> dict[str, Any]:
         "output_length": line.output,
         "hash_ids": _ids(line.runs),
         "block_size": block_size,
+        **_session(line),
     }
 
 
