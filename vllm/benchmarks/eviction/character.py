@@ -4,7 +4,7 @@
 
 The measures are those by which "When Fancy Eviction Fails" (section 4) tells the
 traffic of a prefix cache from that of other caches. A use of a block is a request
-whose prompt holds it in full. About 40 bytes for each use are needed.
+whose prompt holds it in full. About 64 bytes for each use are needed.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ from vllm.benchmarks.eviction.trace import Trace
 
 OVERLAP_WINDOW = 300.0
 """Seconds; the paper's. Shorter traces are cut into 24."""
+
+_BYTES = 64  # a use, with what sorting takes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,7 +46,13 @@ class Blocks:
 
 
 def blocks_of(trace: Trace) -> Blocks:
-    """Measure the uses of blocks."""
+    """Measure the uses of blocks.
+
+    Raises:
+        ValueError: They do not fit into memory; one line.
+
+    """
+    trace.require_memory(_BYTES, "describe")
     blocks = trace.prompt_blocks.astype(np.int64)
     request = np.repeat(np.arange(len(trace)), blocks)
     place = np.arange(len(request)) - np.repeat(np.cumsum(blocks) - blocks, blocks)

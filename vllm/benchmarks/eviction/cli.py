@@ -130,6 +130,14 @@ def _add_trace_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, help="leave out what comes later than this"
     )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=4.0,
+        metavar="GIB",
+        help="names of blocks beyond this, eight bytes each, go to a temporary file "
+        "(default: %(default)s)",
+    )
     drawn = parser.add_argument_group("traces of sessions, whose starts are drawn")
     drawn.add_argument("--sessions", type=int, help="how many to take (default: all)")
     drawn.add_argument(

@@ -289,7 +289,7 @@ def _generate(args: argparse.Namespace) -> int:
 def _load(args: argparse.Namespace) -> Any:
     from vllm.benchmarks.eviction.trace_load import Reading, load_trace
 
-    for flag in ("seconds", "sessions", "sessions_per_hour", "concurrency"):
+    for flag in ("seconds", "sessions", "sessions_per_hour", "concurrency", "memory"):
         value = getattr(args, flag)
         if value is not None and not value > 0:
             name = flag.replace("_", "-")
@@ -305,6 +305,7 @@ def _load(args: argparse.Namespace) -> Any:
             sessions_per_hour=args.sessions_per_hour,
             concurrency=args.concurrency,
             seed=args.seed,
+            memory=int(args.memory * 2**30),
         ),
     )
     if loaded.bad_lines:

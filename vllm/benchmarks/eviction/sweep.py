@@ -36,7 +36,7 @@ def sweep_capacities(trace: Trace, number: int) -> list[int]:
     if number < 2:
         raise ValueError(f"--num-capacities is {number}: must be 2 or more.")
     _, lowest = grid.longest_request(trace)
-    highest = max(lowest, len(np.unique(trace.keys)))
+    highest = max(lowest, trace.distinct_blocks())
     spaced = np.geomspace(lowest, highest, number).round().astype(np.int64)
     return np.unique(spaced).tolist()
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""A trace in memory: columns, one entry for each request.
+"""A trace: columns, one entry for each request.
 
 Python objects for a million blocks cost a hundred times the memory and the time;
 the C++ simulator reads these arrays in place.
 """
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from vllm._eviction_C import OracleTrace
+
+_CHUNK = 1 << 24  # blocks looked at together, where not all need be
+_ORACLE_BYTES = 32  # a block: its number, its next use, and tables to find them
 
 
 @dataclass
@@ -51,9 +55,42 @@ class Trace:
         full = np.diff(self.offsets).astype(np.uint32)
         return np.minimum(self.prompt_tokens // np.uint32(self.block_size), full)
 
+    def distinct_blocks(self) -> int:
+        """Different full blocks of all prompts and outputs."""
+        if self.last_key:
+            return self.last_key
+        seen = np.zeros(0, dtype=np.uint64)
+        for start in range(0, len(self.keys), _CHUNK):
+            seen = np.union1d(seen, self.keys[start : start + _CHUNK])
+        return len(seen)
+
+    def require_memory(self, bytes_per_block: int, who: str) -> None:
+        """Refuse work that a trace kept in a file is too large for.
+
+        Raises:
+            ValueError: One line that says what is needed.
+
+        """
+        if not isinstance(self.keys, np.memmap):
+            return
+        needed = bytes_per_block * len(self.keys)
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > free:
+            raise ValueError(
+                f"{who} must see the whole trace at once: {len(self.keys):,} blocks "
+                f"need {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are "
+                "free; --seconds takes less of it."
+            )
+
     @cached_property
     def for_oracles(self) -> OracleTrace:
-        """The blocks numbered, as the oracles need them; four bytes a block."""
+        """The blocks numbered, as the oracles need them.
+
+        Raises:
+            ValueError: See `require_memory`.
+
+        """
+        self.require_memory(_ORACLE_BYTES, "An oracle")
         return OracleTrace(self.prompt_tokens, self.offsets, self.keys, self.block_size)
 
     def infinite_hit_rate(self) -> float:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""From lines of block ids to a trace's columns.
+"""From lines of block ids to the names of a request's blocks.
 
     hash_ids        an id for each block of the prompt, the last one maybe partial;
                     equal ids mean equal prefixes
@@ -24,51 +24,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from vllm._eviction_C import number_keys
-
-from vllm.benchmarks.eviction.trace import Trace
 
 _ANSWERS = np.uint64(1) << np.uint64(62)  # where the numbers of answers' blocks begin
 _MAX_ANSWER_BLOCKS = np.uint64(1) << np.uint64(24)
-
-
-def to_columns(
-    rows: list[tuple[float, int, int, int]],
-    keys: list[NDArray[np.uint64]],
-    block_size: int,
-    seconds: float | None = None,
-) -> Trace:
-    """Put requests into columns, in order of arrival, the first at 0 seconds.
-
-    Args:
-        rows: Arrival in seconds, tokens in, tokens out, session or -1.
-        keys: Of each request's full blocks.
-        block_size: Tokens.
-        seconds: Requests that come later than this after the first are left out.
-
-    """
-    order = sorted(range(len(rows)), key=lambda i: rows[i][0])
-    if order and seconds is not None:
-        last = rows[order[0]][0] + seconds
-        order = [i for i in order if rows[i][0] <= last]
-    columns = [rows[i] for i in order]
-    names = [keys[i] for i in order]
-    offsets = np.zeros(len(names) + 1, dtype=np.uint64)
-    np.cumsum([len(name) for name in names], out=offsets[1:])
-    arrivals = np.array([row[0] for row in columns], dtype=np.float64)
-    named = np.concatenate(names) if names else np.zeros(0, dtype=np.uint64)
-    numbered = np.empty_like(named)
-    last_key = number_keys(named, numbered)
-    return Trace(
-        block_size=block_size,
-        arrivals=arrivals - arrivals[0] if len(arrivals) else arrivals,
-        prompt_tokens=np.array([row[1] for row in columns], dtype=np.uint32),
-        output_tokens=np.array([row[2] for row in columns], dtype=np.uint32),
-        offsets=offsets,
-        keys=numbered,
-        sessions=np.array([row[3] for row in columns], dtype=np.int64),
-        last_key=last_key,
-    )
 
 
 def lengths_of(prompt: Any, output: Any) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """Reads a file of any known format into a trace.
 
-A file is read line by line, and what is kept is the columns: eight bytes a block. A
-line that cannot be understood ends the reading or is skipped and counted, by choice;
-both name the line.
+A file is read line by line, and what is kept is the columns: eight bytes a block, in
+memory or in a file (`trace_columns`). A line that cannot be understood ends the reading
+or is skipped and counted, by choice; both name the line.
 """
 
 import json
@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.benchmarks.eviction.trace_files import block_keys, read_lines, to_columns
+from vllm.benchmarks.eviction.trace_columns import Columns, Row
+from vllm.benchmarks.eviction.trace_files import block_keys, read_lines
 from vllm.benchmarks.eviction.trace_formats import FORMATS, Format, Request
 from vllm.v1.core.eviction.registry import nearest
 
@@ -38,6 +39,8 @@ class Reading:
         concurrency: or, when given, a session starts when another ends, so that
             this many run.
         seed: Of the drawing.
+        memory: Bytes of block names, eight a block, to hold in memory; more of them
+            go to a temporary file.
 
     """
 
@@ -49,6 +52,7 @@ class Reading:
     sessions_per_hour: float = 40.0
     concurrency: int | None = None
     seed: int = 1
+    memory: int = 4 << 30
 
 
 @dataclass
@@ -90,8 +94,7 @@ class _Loader:
     def __init__(self, path: Path, reading: Reading):
         self._path = path
         self._reading = reading
-        self._rows: list[tuple[float, int, int, int]] = []
-        self._keys: list[NDArray[np.uint64]] = []
+        self._columns = Columns(reading.memory)
         self._sessions: dict[str | int | None, int] = {}
         self._bad: list[str] = []
         self._size = reading.block_size
@@ -120,13 +123,15 @@ class _Loader:
             if type(error).__module__.startswith("zstd"):
                 raise ValueError(f"{self._path}: cannot be read: {error}") from None
             raise
-        if kind is None or not self._rows:
+        if kind is None or not len(self._columns):
             skipped = f"; the first fault: {self._bad[0]}" if self._bad else ""
             raise ValueError(f"{self._path}: holds no request{skipped}.")
-        if kind.sessions:
-            self._draw_starts()
         assert self._size is not None
-        trace = to_columns(self._rows, self._keys, self._size, self._reading.seconds)
+        trace = self._columns.trace(
+            self._size,
+            self._drawn_arrivals() if kind.sessions else None,
+            self._reading.seconds,
+        )
         return Loaded(trace, kind.name, self._bad)
 
     def _named_format(self) -> Format | None:
@@ -163,8 +168,7 @@ class _Loader:
     def _take(self, kind: Format, line: Any, number: int) -> None:
         # A bad turn must not leave half a session.
         requests = list(kind.requests(line, number))
-        rows: list[tuple[float, int, int, int]] = []
-        keys: list[NDArray[np.uint64]] = []
+        taken: list[tuple[Row, NDArray[np.uint64]]] = []
         for request in requests:
             at = request.arrival
             if not np.isfinite(at):
@@ -174,16 +178,14 @@ class _Loader:
                     f"time goes backwards, from {self._last:g} to {at:g} seconds."
                 )
             row = (at, request.prompt, request.output, self._session(request))
-            index = len(self._rows) + len(rows)
+            index = len(self._columns) + len(taken)
             size = self._block_size(request)
-            keys.append(
-                block_keys(row, request.ids, index, request.tokens_per_id, size)
-            )
-            rows.append(row)
-        if kind.in_order and rows:
-            self._last = rows[-1][0]
-        self._rows += rows
-        self._keys += keys
+            keys = block_keys(row, request.ids, index, request.tokens_per_id, size)
+            taken.append((row, keys))
+        if kind.in_order and taken:
+            self._last = taken[-1][0][0]
+        for row, keys in taken:
+            self._columns.add(row, keys)
 
     def _block_size(self, request: Request) -> int:
         if request.tokens_per_id <= 0:
@@ -211,31 +213,26 @@ class _Loader:
             raise _Fatal(text)
         self._bad.append(text)
 
-    def _draw_starts(self) -> None:
+    def _drawn_arrivals(self) -> NDArray[np.float64]:
         """Put sessions at drawn times; those in excess of what is asked for go."""
         reading = self._reading
         rng = np.random.default_rng(reading.seed)
-        numbers = np.array([row[3] for row in self._rows])
+        numbers = np.array(self._columns.sessions, dtype=np.int64)
+        since_start = np.array(self._columns.arrivals, dtype=np.float64)
         drawn = rng.permutation(numbers.max() + 1)[: reading.sessions]
         lasts = np.zeros(numbers.max() + 1)
-        np.maximum.at(lasts, numbers, [row[0] for row in self._rows])
+        np.maximum.at(lasts, numbers, since_start)
+        starts = np.full(len(lasts), np.inf)
         if reading.concurrency is None:
             gaps = rng.exponential(3600 / reading.sessions_per_hour, len(drawn))
-            starts = np.cumsum(gaps)
+            starts[drawn] = np.cumsum(gaps)
         else:
             ends = np.zeros(reading.concurrency)
-            starts = np.empty(len(drawn))
-            for i, session in enumerate(drawn):
+            for session in drawn:
                 free = int(np.argmin(ends))
-                starts[i] = ends[free]
+                starts[session] = ends[free]
                 ends[free] += lasts[session]
-        start_of = dict(zip(drawn.tolist(), starts.tolist(), strict=True))
-        kept = [i for i, row in enumerate(self._rows) if row[3] in start_of]
-        self._rows = [
-            (start_of[row[3]] + row[0], *row[1:])
-            for row in (self._rows[i] for i in kept)
-        ]
-        self._keys = [self._keys[i] for i in kept]
+        return starts[numbers] + since_start
 
 
 class _Fatal(ValueError):

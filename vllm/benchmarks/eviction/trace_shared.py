@@ -27,6 +27,7 @@ class Column:
         dtype: As numpy writes it.
         length: Entries.
         start: Bytes from the start of the memory.
+        file: Where it is mapped from instead, if it is in a file.
 
     """
 
@@ -34,6 +35,7 @@ class Column:
     dtype: str
     length: int
     start: int
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,16 @@ class TraceOwner:
             array = getattr(trace, each.name)
             if not isinstance(array, np.ndarray):
                 continue
+            if isinstance(array, np.memmap):
+                path = str(array.filename)
+                columns.append(Column(each.name, array.dtype.str, len(array), 0, path))
+                continue
             columns.append(Column(each.name, array.dtype.str, len(array), end))
             end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         self._memory = SharedMemory(create=True, size=max(end, 1))
         for column in columns:
-            _view(self._memory, column)[:] = getattr(trace, column.name)
+            if column.file is None:
+                _view(self._memory, column)[:] = getattr(trace, column.name)
         self.shared = SharedTrace(
             self._memory.name, trace.block_size, trace.last_key, tuple(columns)
         )
@@ -120,6 +127,8 @@ def attached_trace() -> Trace:
 
 
 def _view(memory: SharedMemory, column: Column) -> "np.ndarray[Any, Any]":
+    if column.file is not None:
+        return np.memmap(column.file, column.dtype, "r", shape=(column.length,))
     return np.ndarray(
         (column.length,), np.dtype(column.dtype), memory.buf, column.start
     )
