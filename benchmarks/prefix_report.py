@@ -106,7 +106,7 @@ def as_json(runs: Runs, setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(runs: Runs, path: Path, title: str) -> None:
-    """Distribution of times to first token, and prefill tokens over the requests."""
+    """Distribution of times to first token, and prefill tokens against the first."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -115,6 +115,8 @@ def draw(runs: Runs, path: Path, title: str) -> None:
     figure, (left, right) = pyplot.subplots(
         1, 2, figsize=(11, 4.2), layout="constrained"
     )
+    first = next(iter(runs))
+    base = np.mean([np.cumsum(r.prompt - r.cached) for r in runs[first]], axis=0)
     for color, (label, of_policy) in enumerate(runs.items()):
         for i, run in enumerate(of_policy):
             times = np.sort(run.ttft)
@@ -123,13 +125,13 @@ def draw(runs: Runs, path: Path, title: str) -> None:
             left.plot(
                 1000 * times, 100 * share, label=label if i == 0 else None, **style
             )
-            computed = np.cumsum(run.prompt - run.cached)
-            right.plot(computed, label=label if i == 0 else None, **style)
+            saved = base - np.cumsum(run.prompt - run.cached)
+            right.plot(saved, label=label if i == 0 else None, **style)
     left.set_xscale("log")
     left.set_xlabel("time to first token, ms")
     left.set_ylabel("percent of requests")
     right.set_xlabel("requests")
-    right.set_ylabel("prefill tokens computed")
+    right.set_ylabel(f"prefill tokens saved, against {first}")
     for panel in (left, right):
         panel.grid(alpha=0.3)
         panel.legend()
