@@ -46,7 +46,7 @@ WORKLOAD = ["--workload", "P1", "--traffic", "scale-lengths=0.02"]
     [
         ([], "Give --workload, or --num-prompts"),
         (["--workload", "P1", "--num-prompts", "3"], "which of the two"),
-        (["--workload", "P2"], "'P2': neither a file nor a preset.* mean 'P1'"),
+        (["--workload", "P9"], "'P9': neither a file nor a preset.* mean 'P"),
         (["--workload", "P1"], r"tokens and asks for .* takes 4,096. Shorten them"),
         ([*WORKLOAD[:3], "shares=40,30,20"], "sum to 90"),
         ([*WORKLOAD[:3], "shares"], "'shares': must be name=value"),
