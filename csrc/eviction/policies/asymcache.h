@@ -96,10 +96,12 @@ class AsymCache final : public Policy {
     out.scalars = {static_cast<double>(clock_)};
     return out;
   }
-  void adopt_history(const Snapshot& snapshot) override { clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0)); }
+  void adopt_history(const Snapshot& snapshot) override {
+    clock_ = adopted_clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
+  }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
-    state_[slot] = {.used = static_cast<std::uint32_t>(clock_) - known.queue,
+    state_[slot] = {.used = static_cast<std::uint32_t>(adopted_clock_) - known.queue,
                     .cost = known.value >> 11,
                     .uses = known.value % 1024,
                     .hit = known.value >> 10 & 1};
@@ -145,7 +147,8 @@ class AsymCache final : public Policy {
   double half_life_;  // accesses
   SlotHeap<double> heap_;
   std::vector<State> state_;
-  std::uint64_t clock_ = 0;  // accesses
+  std::uint64_t adopted_clock_ = 0;  // requests come and go during a hand-over
+  std::uint64_t clock_ = 0;          // accesses
 };
 
 }  // namespace eviction

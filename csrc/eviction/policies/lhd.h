@@ -115,7 +115,7 @@ class Lhd final : public Policy {
   }
   // Where the blocks stand among the samples, the copy does not know.
   void adopt_history(const Snapshot& snapshot) override {
-    clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
+    clock_ = adopted_clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
     next_period_ = static_cast<std::uint64_t>(snapshot.scalars.at(1));
     blocks_.set_draws(static_cast<std::uint64_t>(snapshot.scalars.at(2)));
     auto from = snapshot.scalars.begin() + 3;
@@ -128,8 +128,8 @@ class Lhd final : public Policy {
   }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
-    state_[slot] = {static_cast<std::uint32_t>(clock_) - known.queue, static_cast<std::uint16_t>(known.value & 0xffff),
-                    static_cast<std::uint16_t>(known.value >> 16)};
+    state_[slot] = {static_cast<std::uint32_t>(adopted_clock_) - known.queue,
+                    static_cast<std::uint16_t>(known.value & 0xffff), static_cast<std::uint16_t>(known.value >> 16)};
     if (evictable) blocks_.add(slot);
   }
 
@@ -208,7 +208,8 @@ class Lhd final : public Policy {
   SampledSet blocks_;
   std::vector<State> state_;
   std::vector<Class> model_;
-  std::uint64_t clock_ = 0;  // accesses
+  std::uint64_t adopted_clock_ = 0;  // requests come and go during a hand-over
+  std::uint64_t clock_ = 0;          // accesses
   std::uint64_t next_period_ = 0;
 };
 

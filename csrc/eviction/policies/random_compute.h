@@ -91,12 +91,12 @@ class RandomCompute final : public Policy {
   }
   // Where the blocks stand among the samples, the copy does not know.
   void adopt_history(const Snapshot& snapshot) override {
-    clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
+    clock_ = adopted_clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
     blocks_.set_draws(static_cast<std::uint64_t>(snapshot.scalars.at(1)));
   }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
-    state_[slot] = {known.value >> 1, static_cast<std::uint32_t>(clock_) - known.queue, (known.value & 1) != 0};
+    state_[slot] = {known.value >> 1, static_cast<std::uint32_t>(adopted_clock_) - known.queue, (known.value & 1) != 0};
     if (evictable) blocks_.add(slot);
   }
 
@@ -128,7 +128,8 @@ class RandomCompute final : public Policy {
   Config config_;
   SampledSet blocks_;
   std::vector<State> state_;
-  std::uint64_t clock_ = 0;  // accesses
+  std::uint64_t adopted_clock_ = 0;  // requests come and go during a hand-over
+  std::uint64_t clock_ = 0;          // accesses
 };
 
 }  // namespace eviction

@@ -123,14 +123,14 @@ class S3Fifo final : public Policy {
   }
   void adopt_history(const Snapshot& snapshot) override {
     for (const Key key : snapshot.ghosts.at(0)) remember(key);
-    clock_ = static_cast<std::uint32_t>(snapshot.scalars.at(0));
+    clock_ = adopted_clock_ = static_cast<std::uint32_t>(snapshot.scalars.at(0));
   }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
     ghosts_.erase(known.key);
     queues_.assign(slot, known.queue ? kMain : kSmall);
     queues_.set_note(slot, known.value % 4);
-    if (!entered_.empty()) entered_[slot] = clock_ - known.value / 4;
+    if (!entered_.empty()) entered_[slot] = adopted_clock_ - known.value / 4;
     if (evictable) queues_.enqueue(slot);
   }
 
@@ -182,6 +182,7 @@ class S3Fifo final : public Policy {
   Config config_;
   QueueSet<2> queues_;                  // the note counts uses
   std::vector<std::uint32_t> entered_;  // by the clock; only with kappa
+  std::uint32_t adopted_clock_ = 0;     // requests come and go during a hand-over
   std::uint32_t clock_ = 0;             // blocks that have entered, modulo 2^32; only with kappa
   GhostStore ghost_store_;
   GhostList ghosts_;

@@ -156,7 +156,7 @@ class WorkloadAware final : public Policy {
     return out;
   }
   void adopt_history(const Snapshot& snapshot) override {
-    clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
+    clock_ = adopted_clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
     releases_ = static_cast<std::uint64_t>(snapshot.scalars.at(1));
     turn_ = static_cast<std::uint8_t>(snapshot.scalars.at(2));
     for (std::size_t i = 0; i < kCategories; ++i) {
@@ -167,8 +167,9 @@ class WorkloadAware final : public Policy {
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
     learn(slot, known.key);
     ghosts_.erase(known.key);
-    state_[slot] = {static_cast<std::uint32_t>(clock_) - known.value, static_cast<std::uint8_t>(known.queue & 15),
-                    static_cast<std::uint8_t>(known.queue >> 4 & 15), static_cast<std::uint8_t>(known.queue >> 8 & 15)};
+    state_[slot] = {static_cast<std::uint32_t>(adopted_clock_) - known.value,
+                    static_cast<std::uint8_t>(known.queue & 15), static_cast<std::uint8_t>(known.queue >> 4 & 15),
+                    static_cast<std::uint8_t>(known.queue >> 8 & 15)};
     queues_.assign(slot, state_[slot].category);
     queues_.set_note(slot, static_cast<std::uint8_t>(known.queue >> 12));
     if (evictable) queues_.enqueue(slot);
@@ -274,6 +275,7 @@ class WorkloadAware final : public Policy {
   std::array<Fit, kCategories> fits_{};
   std::unordered_map<Serial, std::uint8_t> turns_;  // of running requests beyond their first
   std::uint8_t turn_ = 1;                           // of the request that ended last
+  std::uint64_t adopted_clock_ = 0;                 // requests come and go during a hand-over
   std::uint64_t clock_ = 0;                         // accesses
   std::uint64_t releases_ = 0;                      // since the fits last faded
 };
