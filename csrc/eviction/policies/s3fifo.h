@@ -70,7 +70,8 @@ class S3Fifo final : public Policy {
   void insert(Slot slot, Key key, const BlockInfo&) override {
     learn(slot, key);
     if (ghosts_.erase(key)) queues_.assign(slot, kMain);
-    if (!entered_.empty()) entered_[slot] = clock_++;
+    if (!entered_.empty()) entered_[slot] = clock_;
+    clock_ += !entered_.empty() && !adopting_;
     queues_.enqueue(slot);
   }
   void reinsert(Slot slot) override { queues_.enqueue(slot); }
@@ -90,6 +91,7 @@ class S3Fifo final : public Policy {
     queues_.clear();
     ghosts_.clear();
     unlearn_all();
+    adopting_ = false;
     clock_ = 0;
     ghost_hits_ = 0;
   }
@@ -100,6 +102,7 @@ class S3Fifo final : public Policy {
   }
 
   void admit(const Admission& request) override {
+    adopting_ = false;
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
       const Slot slot = request.slots[i];
       if (slot == kNoSlot) {
@@ -123,6 +126,7 @@ class S3Fifo final : public Policy {
   }
   void adopt_history(const Snapshot& snapshot) override {
     for (const Key key : snapshot.ghosts.at(0)) remember(key);
+    adopting_ = true;
     clock_ = adopted_clock_ = static_cast<std::uint32_t>(snapshot.scalars.at(0));
   }
   void place(Slot slot, const Snapshot::Entry& known, bool evictable) override {
@@ -182,6 +186,7 @@ class S3Fifo final : public Policy {
   Config config_;
   QueueSet<2> queues_;                  // the note counts uses
   std::vector<std::uint32_t> entered_;  // by the clock; only with kappa
+  bool adopting_ = false;               // a hand-over: what enters did not come now
   std::uint32_t adopted_clock_ = 0;     // requests come and go during a hand-over
   std::uint32_t clock_ = 0;             // blocks that have entered, modulo 2^32; only with kappa
   GhostStore ghost_store_;

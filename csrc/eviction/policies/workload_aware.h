@@ -68,15 +68,9 @@ class WorkloadAware final : public Policy {
     ghosts_.erase(key);
     state_[slot].turn = turn_;
     if (!(queues_.note(slot) & kHit)) state_[slot].category = category(turn_, false);
-    reinsert(slot);
+    enqueue(slot, !adopting_);
   }
-  void reinsert(Slot slot) override {
-    queues_.assign(slot, state_[slot].category);
-    queues_.set_note(slot, kWaits);
-    queues_.enqueue(slot);
-    state_[slot].released = static_cast<std::uint32_t>(clock_);
-    released(state_[slot].category);
-  }
+  void reinsert(Slot slot) override { enqueue(slot, true); }
   void take(Slot slot) override { queues_.dequeue(slot); }
 
   void forget(Slot slot) override {
@@ -107,6 +101,7 @@ class WorkloadAware final : public Policy {
     fits_.fill({});
     turns_.clear();
     unlearn_all();
+    adopting_ = false;
     turn_ = 1;
     clock_ = releases_ = 0;
     ghost_hits_ = 0;
@@ -119,6 +114,7 @@ class WorkloadAware final : public Policy {
   }
 
   void admit(const Admission& request) override {
+    adopting_ = false;
     std::uint8_t turn = 1;
     for (const Slot slot : request.slots) {
       if (slot != kNoSlot) turn = later(state_[slot].turn);
@@ -142,6 +138,7 @@ class WorkloadAware final : public Policy {
   }
   // Its blocks come next.
   void finish(Serial serial, std::span<const Key>, double) override {
+    adopting_ = false;
     const auto found = turns_.find(serial);
     turn_ = found == turns_.end() ? 1 : found->second;
     if (found != turns_.end()) turns_.erase(found);
@@ -156,6 +153,7 @@ class WorkloadAware final : public Policy {
     return out;
   }
   void adopt_history(const Snapshot& snapshot) override {
+    adopting_ = true;
     clock_ = adopted_clock_ = static_cast<std::uint64_t>(snapshot.scalars.at(0));
     releases_ = static_cast<std::uint64_t>(snapshot.scalars.at(1));
     turn_ = static_cast<std::uint8_t>(snapshot.scalars.at(2));
@@ -216,6 +214,14 @@ class WorkloadAware final : public Policy {
     const std::uint8_t late = turn <= 2 ? turn - 1 : turn <= 4 ? 2 : 3;
     return static_cast<std::uint8_t>(late + (shared ? 4 : 0));
   }
+  // `counts`: it was released now, and whether it returns will be seen.
+  void enqueue(Slot slot, bool counts) {
+    queues_.assign(slot, state_[slot].category);
+    queues_.set_note(slot, counts ? kWaits : 0);
+    queues_.enqueue(slot);
+    state_[slot].released = static_cast<std::uint32_t>(clock_);
+    if (counts) released(state_[slot].category);
+  }
   void hit(Slot slot, std::uint8_t turn) {
     State& state = state_[slot];
     if (queues_.note(slot) & kWaits) returned(state.category, state.released);
@@ -275,6 +281,7 @@ class WorkloadAware final : public Policy {
   std::array<Fit, kCategories> fits_{};
   std::unordered_map<Serial, std::uint8_t> turns_;  // of running requests beyond their first
   std::uint8_t turn_ = 1;                           // of the request that ended last
+  bool adopting_ = false;                           // a hand-over: what enters was not released now
   std::uint64_t adopted_clock_ = 0;                 // requests come and go during a hand-over
   std::uint64_t clock_ = 0;                         // accesses
   std::uint64_t releases_ = 0;                      // since the fits last faded
