@@ -230,3 +230,25 @@ def test_only_the_engines_pool_gets_the_policy(chooser: str, model: Path) -> Non
     make_scheduler(model, chooser)
     host = BlockPool(10, True, BLOCK_SIZE)
     assert type(host.free_block_queue) is FreeKVCacheBlockQueue
+
+
+def test_what_gittins_has_learnt_is_there_after_a_restart(
+    model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.json"
+    config = {"eviction_config": {"state_file": str(path)}}
+    first = make_scheduler(model, "gittins", **config)
+    serve(first, 1, 1, 2, 1)
+    learnt = first.kv_cache_manager.block_pool.free_block_queue.model()
+    first.eviction.shutdown()
+    again = make_scheduler(model, "gittins", **config)
+    assert again.kv_cache_manager.block_pool.free_block_queue.model() == learnt
+    assert learnt != make_scheduler(model, "gittins").eviction.queue.model()
+
+
+def test_the_status_says_what_was_learnt(model: Path) -> None:
+    scheduler = make_scheduler(model, "gittins")
+    serve(scheduler, 1, 1, 1)
+    # Two requests hit the first one's prompt.
+    assert sum(scheduler.eviction.status()["learnt"]["hits"]) == 16
+    assert make_scheduler(model, "arc").eviction.status()["learnt"] == {}

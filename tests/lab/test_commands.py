@@ -135,3 +135,26 @@ def test_parquet_has_the_rows_of_the_json(lab, write, tmp_path):
     rows = pyarrow.parquet.read_table(table).to_pylist()
     assert rows == json.loads(out.read_text())
     assert len(rows) == 6
+
+
+def test_learnt_tells_a_row_for_each_age(lab, write, tmp_path):
+    out = tmp_path / "out.json"
+    words = ["--capacity", "8", "--plot", tmp_path / "plot.png", "--json", out]
+    assert lab("learnt", write(*GOOD), *words) == 0
+    rows = json.loads(out.read_text())
+    assert len(rows) == 28
+    ages = [row["age from, seconds"] for row in rows]
+    assert ages == sorted(ages)
+    # The first block is hit nearly nine seconds after its release.
+    assert [age for age, row in zip(ages, rows, strict=True) if row["hits"]] == [
+        pytest.approx(0.1 * 1.5**11)
+    ]
+    assert {path.name for path in tmp_path.glob("plot*")} == {
+        "plot.hazard.png",
+        "plot.index.png",
+    }
+
+
+def test_a_policy_that_learns_nothing_is_refused(lab, write, capsys):
+    assert lab("learnt", write(*GOOD), "--capacity", "8", "--policy", "lru") == 2
+    assert "'lru' learns nothing" in capsys.readouterr().err

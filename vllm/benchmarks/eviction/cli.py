@@ -93,6 +93,21 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--plot", metavar="PATH", help="of .png, .pdf or .svg")
     _add_output_args(describe)
 
+    learnt = commands.add_parser(
+        "learnt", help="what a policy that learns has learnt by the end of a trace"
+    )
+    _add_trace_args(learnt)
+    learnt.add_argument(
+        "--capacity", required=True, metavar="BLOCKS", help="size of the pool in blocks"
+    )
+    learnt.add_argument("--policy", default="gittins", metavar="NAME")
+    learnt.add_argument(
+        "--plot",
+        metavar="PATH",
+        help="two files: .hazard and .index come before .png, .pdf or .svg",
+    )
+    _add_output_args(learnt)
+
     policies = commands.add_parser("policies", help="the policies there are")
     _add_output_args(policies)
 

@@ -225,6 +225,41 @@ def _describe(args: argparse.Namespace) -> int:
     return 0
 
 
+def _learnt(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.grid import check_capacities
+    from vllm.benchmarks.eviction.learnt_plot import AGE, draw_learnt
+    from vllm.benchmarks.eviction.replay import Candidate, learnt
+    from vllm.benchmarks.eviction.sweep_plot import check_plot
+    from vllm.benchmarks.eviction.tables import check_outputs, write_table
+
+    capacities = _capacities(args.capacity)
+    if len(capacities) > 1:
+        raise ValueError(f"--capacity is {args.capacity!r}: must be one number.")
+    (policy,) = parse_policies(args.policy)
+    check_outputs(args)
+    check_plot(args.plot)
+    trace = _load(args)
+    check_capacities(trace, capacities)
+    report = {}
+    if policy.name in policy_names():
+        report = learnt(trace, capacities[0], Candidate(policy.name, policy.config))
+    if not report:
+        raise ValueError(f"--policy {policy.label!r} learns nothing that it tells.")
+    ages = report.pop(AGE)
+    # Counts first: the hazards are named after what they are of.
+    names = sorted(report, key=lambda name: ", " in name)
+    rows = [
+        {AGE: age, **{name: report[name][at] for name in names}}
+        for at, age in enumerate(ages)
+    ]
+    left_out = {name for name in names if name.startswith("index")}
+    write_table(rows, args, args.trace, left_out)
+    if args.plot:
+        title = f"{Path(args.trace).name}, {capacities[0]:,} blocks"
+        draw_learnt({AGE: ages, **report}, args.plot, title)
+    return 0
+
+
 def _policies(args: argparse.Namespace) -> int:
     from vllm.benchmarks.eviction.tables import check_outputs, write_table
 
@@ -340,6 +375,7 @@ COMMANDS = {
     "sweep": _sweep,
     "advise": _advise,
     "describe": _describe,
+    "learnt": _learnt,
     "policies": _policies,
     "convert": _convert,
     "generate": _generate,

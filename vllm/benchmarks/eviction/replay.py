@@ -100,6 +100,23 @@ def replay(
     return _result(simulator)
 
 
+def learnt(
+    trace: Trace,
+    num_blocks: int,
+    policy: Candidate,
+    service: ServiceModel | None = None,
+) -> dict[str, list[float]]:
+    """What a policy has learnt by the end of a trace, as it tells it itself.
+
+    Returns:
+        Rows of numbers by name; empty for a policy that learns nothing.
+
+    """
+    simulator = _simulator(trace, num_blocks, policy, service, UNIFORM)
+    simulator.run_until(math.inf)
+    return simulator.report()
+
+
 def replay_adaptive(
     trace: Trace,
     num_blocks: int,

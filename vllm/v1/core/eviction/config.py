@@ -281,6 +281,7 @@ def _allowed(hint: Any) -> str:
         int: "a whole number",
         bool: "true or false",
         list: "a list",
+        str: "a text",
     }
     text = words.get(kind, getattr(kind, "__name__", str(kind)))
     limits = []

@@ -13,6 +13,7 @@ from vllm.logger import init_logger
 
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
+from vllm.v1.core.eviction.state_file import path_of_rank, save_state
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
     from vllm.v1.core.kv_cache_manager import KVCacheManager
@@ -34,18 +35,25 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
     """
     from vllm.v1.core.eviction.free_queue import install
 
-    cache_config = scheduler.vllm_config.cache_config
+    config = dict(scheduler.vllm_config.cache_config.eviction_config or {})
+    if config.get("state_file"):
+        parallel = scheduler.vllm_config.parallel_config
+        several = parallel.data_parallel_size > 1
+        rank = parallel.data_parallel_index if several else None
+        config["state_file"] = path_of_rank(config["state_file"], rank)
     manager = scheduler.kv_cache_manager
-    queue = install(manager.block_pool, name, cache_config.eviction_config)
+    queue = install(manager.block_pool, name, config)
     assert queue is not None
     logger.info(
         "Prefix cache eviction policy: %s %s, %d blocks, %.1f MiB of metadata.",
         name,
-        cache_config.eviction_config or "",
+        config or "",
         manager.block_pool.num_gpu_blocks,
         queue.bytes / 2**20,
     )
-    return EvictionHooks(name, queue, manager)
+    hooks = EvictionHooks(name, queue, manager)
+    hooks.state_file = config.get("state_file") or None
+    return hooks
 
 
 class Hooks:
@@ -215,6 +223,8 @@ class EvictionHooks(Hooks):
         self.queue = queue
         self.stopped = False
         """Nothing is decided any more; LRU, or what was live, stays."""
+        self.state_file: str | None = None
+        """Where what the policy has learnt is written at the end."""
         self._killed = False
         self._reported = {"evictions": 0, "rereferences": 0, "failures": 0}
         hash_block_size = manager.block_pool.hash_block_size
@@ -236,6 +246,12 @@ class EvictionHooks(Hooks):
 
     def reset(self) -> None:
         self.queue.sync()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        # Not when another policy took over: that has learnt nothing.
+        if self.state_file is not None and self.queue.model():
+            save_state(self.queue, self.policy, self.state_file)
 
     @property
     def observes_end(self) -> bool:
@@ -314,6 +330,7 @@ class EvictionHooks(Hooks):
             "evictions": self.queue.evictions,
             "rereferences": self.queue.ghost_hits if self.queue.ghost_limit else None,
             "free_blocks": self.queue.num_free_blocks,
+            "learnt": self.queue.report(),
         }
 
     def _kill(self) -> None:

@@ -70,6 +70,15 @@ class PolicySpec:
     offline: bool = False
 
 
+@dataclass
+class GittinsConfig:
+    """Parameters of `gittins`."""
+
+    state_file: str = ""
+    """Where what it has learnt is kept: read at the start, written when the engine
+    shuts down. By default it learns anew. Not used by shadows of `adaptive`."""
+
+
 def _native(
     name: str,
     summary: str,
@@ -80,7 +89,12 @@ def _native(
     def make(num_slots: int, parameters: Any) -> "Policy":
         from vllm._eviction_C import make_policy
 
-        return make_policy(name, num_slots, _numbers(parameters))
+        policy = make_policy(name, num_slots, _numbers(parameters))
+        if path := getattr(parameters, "state_file", None):
+            from vllm.v1.core.eviction.state_file import load_state
+
+            load_state(policy, name, path)
+        return policy
 
     return PolicySpec(
         name, summary, config, make, native=True, ghosts=ghosts, offline=offline
@@ -158,6 +172,7 @@ _NATIVE = {
         _native(
             "gittins",
             "what is learnt to earn the fewest hits for its time in memory",
+            GittinsConfig,
             ghosts=True,
         ),
         _native(
@@ -298,7 +313,9 @@ def native_parameters(name: str, config: dict[str, Any]) -> dict[str, float]:
 
 
 def _numbers(parameters: Any) -> dict[str, float]:
-    return {key: float(value) for key, value in asdict(parameters).items()}
+    values = asdict(parameters)
+    values.pop("state_file", None)  # read and written in Python
+    return {key: float(value) for key, value in values.items()}
 
 
 def nearest(name: str, names: list[str]) -> str:
