@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Draws what `gittins` has learnt: hazards, and what keeping a block is worth, by age."""
+"""Draws what `gittins` has learnt: hazards, and the worth of a block, by its age."""
 
 from collections.abc import Sequence
 from pathlib import Path
