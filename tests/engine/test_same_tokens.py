@@ -55,8 +55,10 @@ def test_policies_choose_differently(kind: str, served: Served) -> None:
         policy: [answer.num_cached for answer in served(kind, policy).answers["floods"]]
         for policy in [*policy_names(), PYTHON_FIFO]
     }
+    # All of these prompts can be recomputed within t-lru's target.
+    like_lru = (DEFAULT_POLICY, "t-lru")
     for policy, others in hits.items():
-        assert policy == DEFAULT_POLICY or others != hits[DEFAULT_POLICY], policy
+        assert policy in like_lru or others != hits[DEFAULT_POLICY], policy
     assert len({sum(each) for each in hits.values()}) >= 4
 
 
