@@ -140,12 +140,12 @@ void bind_policy(nb::module_& module) {
       .def(
           "admit",
           [](Policy& policy, Serial serial, const std::vector<Key>& keys, const std::vector<std::optional<Slot>>& slots,
-             double now) {
+             double now, std::size_t first_group) {
             if (keys.size() != slots.size()) throw std::invalid_argument("admit: a slot or None for each key");
             for (const auto& slot : slots) existing(policy, slot.value_or(0));
-            policy.admit({serial, keys, to_slots(slots), now});
+            policy.admit({serial, keys, to_slots(slots), now, first_group});
           },
-          "serial"_a, "keys"_a, "slots"_a, "now"_a)
+          "serial"_a, "keys"_a, "slots"_a, "now"_a, "first_group"_a = 0)
       .def(
           "finish",
           [](Policy& policy, Serial serial, const std::vector<Key>& cached, double now) {

@@ -117,6 +117,7 @@ class LiveQueue final : private Residency {
     keys_.clear();
     all_keys_.clear();
     slots_.clear();
+    std::size_t first_group = 0;
     for (nb::handle group : groups) {
       const auto id = nb::cast<std::uint64_t>(group[0]);
       const nb::list hashes = nb::cast<nb::list>(group[1]);
@@ -135,8 +136,9 @@ class LiveQueue final : private Residency {
         keys_.push_back(key);
         slots_.push_back(slot);
       }
+      if (first_group == 0) first_group = keys_.size();
     }
-    queue_.admit({serial, keys_, slots_, now});
+    queue_.admit({serial, keys_, slots_, now, first_group});
     if (shadows_ != nullptr) shadows_->admit(serial, all_keys_, prompt_tokens, num_blocks, now);
   }
   void grow(Serial serial, std::uint32_t num_blocks) {

@@ -54,7 +54,8 @@ struct Admission {
   Serial serial = 0;
   std::span<const Key> keys;
   std::span<const Slot> slots;
-  double now = 0.0;  // seconds, monotonic
+  double now = 0.0;             // seconds, monotonic
+  std::size_t first_group = 0;  // keys of the first KV-cache group; 0: there is no other
 };
 
 class Policy {

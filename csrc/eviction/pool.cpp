@@ -104,7 +104,7 @@ Pool::Admitted Pool::admit(Serial serial, std::span<const Key> keys, std::uint32
     run.filled = start;
   }
   for (std::size_t group = 0; group < groups; ++group) fill(request[group], keys.subspan(group * length, length));
-  queue_.admit({serial, keys, found_, now});
+  queue_.admit({serial, keys, found_, now, length});
   return {hits, true};
 }
 

@@ -120,10 +120,13 @@ class LivePolicy:
     def admit(
         self, serial: int, keys: Sequence[int], slots: Sequence[int | None], now: float
     ) -> None:
-        groups: list[Any] = []  # one for each key, as hits need not be a prefix here
-        for key, slot in zip(keys, slots, strict=True):
-            blocks = [] if slot is None else [self._block(slot)]
-            groups.append((0, [_hash(key)], blocks, len(blocks)))
+        hits = [self._block(slot) for slot in slots if slot is not None]
+        groups: list[Any] = [(0, [_hash(key) for key in keys], hits, len(hits))]
+        if None in slots[: len(hits)]:  # hits need not be a prefix here
+            groups = []
+            for key, slot in zip(keys, slots, strict=True):
+                blocks = [] if slot is None else [self._block(slot)]
+                groups.append((0, [_hash(key)], blocks, len(blocks)))
         tokens = len(keys) * BLOCK_SIZE
         self.queue.admit(serial, groups, tokens, len(keys), now)
 

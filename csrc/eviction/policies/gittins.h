@@ -128,7 +128,7 @@ class Gittins final : public Policy {
     std::uint32_t at;     // on the request's path
   };
   void find_ghosts(const Admission& request, std::uint32_t hits);
-  bool continues_session(const Admission& request, gittins::Request& admitted, std::uint32_t hits);
+  bool continues_session(Id stem, gittins::Request& admitted);
   void use_hits(const Admission& request, gittins::Request& admitted, std::uint32_t hits, bool continues);
   void use_ghosts(const Admission& request, gittins::Request& admitted, bool continues);
 

@@ -16,7 +16,9 @@ using gittins::Segment;
 
 void Gittins::admit(const Admission& request) {
   advance(request.now);
-  const std::uint32_t length = static_cast<std::uint32_t>(request.keys.size());
+  // What a session is shows on the path of one group; blocks of the others go with it.
+  const std::size_t first_group = request.first_group == 0 ? request.keys.size() : request.first_group;
+  const std::uint32_t length = static_cast<std::uint32_t>(first_group);
   std::uint32_t hits = 0;
   while (hits < length && request.slots[hits] != kNoSlot) ++hits;
   Request admitted;
@@ -24,16 +26,25 @@ void Gittins::admit(const Admission& request) {
   admitted.admitted = now_;
   admitted.prompt = length;
   find_ghosts(request, hits);
-  admitted.matched = found_.empty() ? hits : found_.back().at + 1;
+  admitted.matched = hits;
+  std::size_t on_path = 0;
+  while (on_path < found_.size() && found_[on_path].at < length) ++on_path;
+  Id stem = kNone;  // the segment that the request leaves
+  if (on_path > 0) {
+    admitted.matched = found_[on_path - 1].at + 1;
+    stem = found_[on_path - 1].id;
+  } else if (hits > 0) {
+    stem = tree_[request.slots[hits - 1]].segment;
+  }
   if (hits > 0) {
     admitted.stem = request.slots[hits - 1];
     admitted.stem_key = request.keys[hits - 1];
   }
-  const bool continues = continues_session(request, admitted, hits);
+  const bool continues = continues_session(stem, admitted);
   use_hits(request, admitted, hits, continues);
   use_ghosts(request, admitted, continues);
   if (continues) {
-    admitted.fresh = found_.empty() ? tree_[admitted.stem].learnt : admitted.returned[admitted.num_returned - 1].learnt;
+    admitted.fresh = on_path == 0 ? tree_[admitted.stem].learnt : admitted.returned[admitted.num_returned - 1].learnt;
     admitted.fresh.branches = 0;
   }
   running_.add(admitted);
@@ -59,13 +70,7 @@ void Gittins::find_ghosts(const Admission& request, std::uint32_t hits) {
 
 // Whether the request is the next turn of the one that used its path last: then it knows
 // nearly all of that one's prompt.
-bool Gittins::continues_session(const Admission& request, Request& admitted, std::uint32_t hits) {
-  Id id = kNone;
-  if (!found_.empty()) {
-    id = found_.back().id;
-  } else if (hits > 0) {
-    id = tree_[request.slots[hits - 1]].segment;
-  }
+bool Gittins::continues_session(Id id, Request& admitted) {
   if (id == kNone || segments_[id].prompt == 0 || admitted.matched + kSlack < segments_[id].prompt) return false;
   admitted.origin = segments_[id].origin;
   templates_.returned(admitted.origin, std::log(std::max(Attributes::kInUse, now_ - segments_[id].birth)));
@@ -123,9 +128,10 @@ void Gittins::use_ghosts(const Admission& request, Request& admitted, bool conti
     segment.gone = left;
     const std::uint16_t gap = Attributes::gap_of(now_ - segment.birth);
     const Attributes learnt = segment.learnt.used_after(gap, continues);
+    retire_if_empty(found.id);
+    if (found.at >= admitted.prompt) continue;  // of another KV-cache group
     admitted.add_returned(found.at + 1, learnt);
     if (!continues && learnt.branches >= 2) admitted.origin = templates_.id_of(request.keys[found.at]);
-    retire_if_empty(found.id);
   }
 }
 
