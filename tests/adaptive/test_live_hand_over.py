@@ -140,13 +140,16 @@ def test_a_switch_in_the_middle_of_everything(
 def test_switching_at_every_step(
     events: list[Event], num_blocks: int, data: st.DataObject
 ):
-    traffic = LiveTraffic(data.draw(st.permutations(POLICIES)), num_blocks)
+    candidates = data.draw(st.permutations(POLICIES))
+    traffic = LiveTraffic(candidates, num_blocks)
     for i, event in enumerate(events):
+        policy = candidates[i % len(candidates)]
         traffic.step(event)
         change(traffic, i % len(POLICIES))
         traffic.check()
         new, shadow = traffic.queue.snapshot(), traffic.host.snapshot(i % len(POLICIES))
-        assert new[2] == shadow[2], "targets"
+        if policy != "gittins":  # whose segments are its own
+            assert new[2] == shadow[2], "targets"
         # No block of the new policy is a ghost of it, and no ghost was made up.
         evictable = set(traffic.queue.order())
         for ghosts, its_ghosts in zip(new[1], shadow[1], strict=True):
@@ -233,6 +236,9 @@ def test_blocks_stand_as_described(old: str, new: str):
             pushed = {k for k, queue, _ in after if queue == 1 != its.get(k, 1)}
             queues = queues_of(after, known - pushed)
             its_queues = queues_of(shadows, known - pushed)
+        if new == "gittins":  # a segment is a queue, and has another number here
+            queues = dict(enumerate(queues[each] for each in sorted(queues)))
+            its_queues = dict(enumerate(its_queues[i] for i in sorted(its_queues)))
         assert queues == its_queues, seed
         learnt = {key: value for key, _, value in shadows if key in known}
         assert {k: v for k, _, v in after if k in known} == learnt, seed
