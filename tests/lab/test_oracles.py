@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.lab.word_traces import BLOCK, trace_of
 from vllm.benchmarks.eviction.grid import run_one
 from vllm.benchmarks.eviction.oracles import replay_oracle
-from vllm.benchmarks.eviction.policy_list import ORACLES, parse_policies
+from vllm.benchmarks.eviction.policy_list import ORACLES, PEERS, parse_policies
 from vllm.v1.core.eviction.config import validate_eviction
 from vllm.v1.core.eviction.registry import policy_names
 
@@ -160,4 +160,4 @@ def test_the_tables_mark_the_oracles(lab, capsys):
     rows = json.loads(capsys.readouterr().out)
     offline = [row["policy"] for row in rows if row["offline"]]
     policies = ["session-lru", "random-compute", "partial-compute"]
-    assert offline == [*policies, *ORACLES]
+    assert offline == [*policies, *ORACLES, *PEERS]

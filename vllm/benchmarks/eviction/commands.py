@@ -15,6 +15,7 @@ from typing import Any
 
 from vllm.benchmarks.eviction.policy_list import (
     ORACLES,
+    PEERS,
     LabPolicy,
     candidates,
     parse_policies,
@@ -277,7 +278,7 @@ def _policies(args: argparse.Namespace) -> int:
                 "offline": spec.offline,
             }
         )
-    for name, summary in ORACLES.items():
+    for name, summary in (ORACLES | PEERS).items():
         rows.append(
             {
                 "policy": name,

@@ -9,6 +9,7 @@ import numpy as np
 
 from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.oracles import replay_oracle
+from vllm.benchmarks.eviction.peers import replay_peer
 from vllm.benchmarks.eviction.policy_list import LabPolicy
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.service import Service
@@ -52,6 +53,8 @@ def run_one(
     """Replay once."""
     if policy.oracle:
         return replay_oracle(trace, capacity, policy.name, cost)
+    if policy.peer:
+        return replay_peer(trace, capacity, policy.name)
     if policy.name != MANAGER:
         candidate = Candidate(policy.name, policy.config)
         return replay(trace, capacity, candidate, service.native(), cost)
@@ -95,7 +98,7 @@ def make_row(
     cost: CostModel | None = None,
 ) -> dict[str, Any]:
     """Return the measures of a replay; None where one has no meaning."""
-    ghosts = not policy.oracle and (
+    ghosts = not policy.timeless and (
         policy.name == MANAGER or get_policy(policy.name).ghosts
     )
     tokens = result.query_tokens
@@ -118,6 +121,5 @@ def make_row(
         "switches": len(result.switches) if policy.name == MANAGER else None,
         "holes": result.holes,
         "hole_blocks": result.hole_blocks,
-        # The oracles know no time.
-        "mean_wait_s": None if policy.oracle else result.mean_wait,
+        "mean_wait_s": None if policy.timeless else result.mean_wait,
     }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
-from vllm.benchmarks.eviction.replay import Result
+from vllm.benchmarks.eviction.replay import Result, sequential_result
 from vllm.benchmarks.eviction.trace import Trace
 
 
@@ -32,15 +32,15 @@ def replay_oracle(
     """
     if name == "belady":
         _, _, evictions, hits = trace.for_oracles.belady(num_blocks)
-        return _result(trace, hits, evictions)
+        return sequential_result(trace, hits, evictions)
     if name == "infinite":
         _, _, evictions, hits = trace.for_oracles.infinite()
-        return _result(trace, hits, evictions)
+        return sequential_result(trace, hits, evictions)
     if name == "belady-compute":
         _, _, evictions, hits, saved, *holes = trace.for_oracles.belady_compute(
             num_blocks, trace.block_size, cost.native()
         )
-        result = _result(trace, hits, evictions)
+        result = sequential_result(trace, hits, evictions)
         result.saved = saved
         result.holes, result.hole_blocks = holes
         return result
@@ -50,23 +50,6 @@ def replay_oracle(
     return _of_found(trace, found, cost)
 
 
-def _result(trace: Trace, hits: NDArray[np.uint32], evictions: int | None) -> Result:
-    queries = int(trace.prompt_blocks.sum(dtype=np.int64))
-    total = int(hits.sum(dtype=np.int64))
-    return Result(
-        hit_rate=total / queries if queries else 0.0,
-        query_blocks=queries,
-        hit_blocks=total,
-        requests=len(trace),
-        refused=0,
-        mean_wait=0.0,
-        evictions=evictions,
-        query_tokens=int(trace.prompt_tokens.sum(dtype=np.int64)),
-        hit_tokens=total * trace.block_size,
-        hits=hits,
-    )
-
-
 def _of_found(trace: Trace, found: NDArray[np.bool_], cost: CostModel) -> Result:
     """The result of a replay in which these accesses are hits."""
     blocks = trace.prompt_blocks.astype(np.int64)
@@ -74,7 +57,7 @@ def _of_found(trace: Trace, found: NDArray[np.bool_], cost: CostModel) -> Result
     depth = np.arange(len(request)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     hit = found[trace.offsets.astype(np.int64)[request] + depth]
     hits = np.bincount(request, hit, minlength=len(trace)).astype(np.uint32)
-    result = _result(trace, hits, None)
+    result = sequential_result(trace, hits, None)
     result.saved = float(cost((depth[hit] + 1) * trace.block_size).sum())
     begins = ~hit & ((depth == 0) | np.concatenate(([True], hit[:-1])))
     result.holes, result.hole_blocks = int(begins.sum()), int((~hit).sum())

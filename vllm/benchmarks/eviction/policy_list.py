@@ -23,6 +23,12 @@ ORACLES = {
 }
 """Names of the lab only: the registry, and so the engine, does not know them."""
 
+PEERS = {
+    "lrb": "what a model says is needed last; libCacheSim's, no block is ever in use",
+    "3lcache": "the same by another model; libCacheSim's, no block is ever in use",
+}
+"""Learned policies of another simulator, without the pool model; see `peers.py`."""
+
 
 @dataclass(frozen=True)
 class LabPolicy:
@@ -45,9 +51,19 @@ class LabPolicy:
         return self.name in ORACLES
 
     @property
+    def peer(self) -> bool:
+        """Whether another simulator runs it."""
+        return self.name in PEERS
+
+    @property
+    def timeless(self) -> bool:
+        """Whether its replay knows no time: one request after the other."""
+        return self.oracle or self.peer
+
+    @property
     def offline(self) -> bool:
         """Whether the engine can not run it."""
-        return self.oracle or (self.name != MANAGER and get_policy(self.name).offline)
+        return self.timeless or (self.name != MANAGER and get_policy(self.name).offline)
 
 
 def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
@@ -73,13 +89,13 @@ def parse_policies(text: str, window: float | None = None) -> list[LabPolicy]:
                     "name:parameter=value."
                 )
             config[key] = _value(value)
-        names = [*policy_names(offline=True), MANAGER, *ORACLES]
+        names = [*policy_names(offline=True), MANAGER, *ORACLES, *PEERS]
         if name not in names:
             raise ValueError(
                 f"Unknown eviction policy {name!r}: choose from {', '.join(names)}."
                 f"{nearest(name, names)}"
             )
-        if name in ORACLES:
+        if name in ORACLES or name in PEERS:
             if config:
                 raise ValueError(f"--policies has {label!r}: {name} has no parameters.")
         elif name == MANAGER:

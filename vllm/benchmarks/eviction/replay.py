@@ -206,6 +206,33 @@ class _WindowReplay:
         return Counts(len(keys), tuple(hits))
 
 
+def sequential_result(
+    trace: Trace, hits: NDArray[np.uint32], evictions: int | None
+) -> Result:
+    """The result of a replay without time: one request after the other.
+
+    Args:
+        trace: Requests.
+        hits: Prompt blocks that each of them hit.
+        evictions: Blocks; None where that is no number.
+
+    """
+    queries = int(trace.prompt_blocks.sum(dtype=np.int64))
+    total = int(hits.sum(dtype=np.int64))
+    return Result(
+        hit_rate=total / queries if queries else 0.0,
+        query_blocks=queries,
+        hit_blocks=total,
+        requests=len(trace),
+        refused=0,
+        mean_wait=0.0,
+        evictions=evictions,
+        query_tokens=int(trace.prompt_tokens.sum(dtype=np.int64)),
+        hit_tokens=total * trace.block_size,
+        hits=hits,
+    )
+
+
 def _simulator(
     trace: Trace,
     num_blocks: int,
