@@ -7,7 +7,7 @@
 
 Three parts, each over sizes of pools and, where it matters, lengths of prompts:
 
-    scheduler  time of vLLM's real scheduler under `adaptive` (default candidates, the
+    scheduler  time of vLLM's real scheduler under `adaptive` (--candidates, the
                shadows on their own thread) over that under `lru`; both replay the same
                traffic and take turns in one process, the ratio is the median over the
                turns. And what a decision takes at most on the scheduler's thread.
@@ -37,9 +37,9 @@ from timed_engine import add_time, make_engine
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction import workloads
-from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig, resolve_candidates
 
-CANDIDATES = AdaptiveConfig().candidates
+DEFAULT_CANDIDATES = ",".join(AdaptiveConfig().candidates)
 BLOCK_SIZE = 16  # tokens
 TURN = 30.0  # seconds of traffic before the other engine has its turn
 PARTS = ("scheduler", "shadows", "changes")
@@ -84,7 +84,7 @@ def longer(workload: workloads.Workload, factor: int) -> workloads.Workload:
 
 
 def measure_scheduler(
-    pool: int, factor: int, seconds: float, progress: tqdm
+    candidates: list[str], pool: int, factor: int, seconds: float, progress: tqdm
 ) -> SchedulerCost:
     """Two engines take turns at the same traffic."""
     workload = longer(workloads.P1.workload, factor)
@@ -99,7 +99,8 @@ def measure_scheduler(
         def add(taken: float, policy: str = policy) -> None:
             spent[policy] += taken
 
-        engines[policy] = make_engine(trace, pool, policy, add)
+        config = {"candidates": candidates} if policy == "adaptive" else {}
+        engines[policy] = make_engine(trace, pool, policy, add, config)
     decisions: list[float] = []
     add_time(engines["adaptive"].scheduler.eviction, ("_follow",), decisions.append)
 
@@ -216,7 +217,7 @@ class ChangeCost:
     plan: float
 
 
-def full_queue(num_blocks: int) -> tuple[Any, Any]:
+def full_queue(candidates: list[str], num_blocks: int) -> tuple[Any, Any]:
     """A queue with its shadows; every block holds what was released, and is free."""
     from vllm._eviction_C import ShadowHost
     from vllm.v1.core.block_pool import BlockPool
@@ -225,9 +226,9 @@ def full_queue(num_blocks: int) -> tuple[Any, Any]:
     from vllm.v1.core.eviction.registry import get_policy
 
     pool = BlockPool(num_blocks + 1, True, BLOCK_SIZE)  # one is the null block
-    spec = get_policy(CANDIDATES[0])
+    spec = get_policy(candidates[0])
     queue = PolicyFreeQueue(pool, spec.make(pool.num_gpu_blocks, spec.config()))
-    host = ShadowHost(num_blocks, BLOCK_SIZE, [(name, {}) for name in CANDIDATES])
+    host = ShadowHost(num_blocks, BLOCK_SIZE, [(name, {}) for name in candidates])
     queue.attach(host)
     pool.free_block_queue = queue
     draw = random.Random(num_blocks)
@@ -247,19 +248,21 @@ def full_queue(num_blocks: int) -> tuple[Any, Any]:
     return queue, host
 
 
-def measure_changes(num_blocks: int, rounds: int, progress: tqdm) -> list[ChangeCost]:
+def measure_changes(
+    candidates: list[str], num_blocks: int, rounds: int, progress: tqdm
+) -> list[ChangeCost]:
     """From each candidate to the next, some times around."""
     from vllm.v1.core.eviction.hand_over import HandOver
 
-    queue, _host = full_queue(num_blocks)
+    queue, _host = full_queue(candidates, num_blocks)
     longest: dict[tuple[int, int], list[float]] = {}
     plans: dict[tuple[int, int], list[float]] = {}
     counts: dict[tuple[int, int], int] = {}
     gc.collect()
     gc.disable()
     live = 0
-    for turn in range(rounds * len(CANDIDATES)):
-        new = (turn + 1) % len(CANDIDATES)
+    for turn in range(rounds * len(candidates)):
+        new = (turn + 1) % len(candidates)
         change = HandOver(queue, new)
         slices = []
         waited = 0.0
@@ -281,8 +284,8 @@ def measure_changes(num_blocks: int, rounds: int, progress: tqdm) -> list[Change
     gc.enable()
     return [
         ChangeCost(
-            old=CANDIDATES[old],
-            new=CANDIDATES[new],
+            old=candidates[old],
+            new=candidates[new],
             pool=num_blocks,
             slice=1e3 * statistics.median(longest[old, new]),
             slices=counts[old, new],
@@ -312,6 +315,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     add: Callable[..., Any] = parser.add_argument
     add("--parts", default=",".join(PARTS), help="comma-separated (%(default)s)")
+    add("--candidates", default=DEFAULT_CANDIDATES, help="(%(default)s)")
     add("--pools", default="4096,65536,524288", help="blocks (%(default)s)")
     add("--prompts", default="64,512,2048", help="blocks, for shadows (%(default)s)")
     add("--scheduler-pools", default="13653,54612", help="blocks (%(default)s)")
@@ -324,6 +328,11 @@ def main() -> None:
     for part in parts:
         if part not in PARTS:
             fail(f"--parts {part!r}: must be one of {', '.join(PARTS)}.")
+    candidates = args.candidates.split(",")
+    try:
+        resolve_candidates(candidates)
+    except ValueError as error:
+        fail(str(error))
     check_at_least_one("--rounds", args.rounds)
     if not args.seconds >= 4 * TURN:
         fail(f"--seconds {args.seconds:g}: must be at least {4 * TURN:g}.")
@@ -341,20 +350,24 @@ def main() -> None:
             sizes = [(pool, factors[0]) for pool in scheduler_pools]
             sizes += [(scheduler_pools[-1], factor) for factor in factors[1:]]
             for pool, factor in sizes:
-                cost = measure_scheduler(pool, factor, args.seconds, progress)
+                cost = measure_scheduler(
+                    candidates, pool, factor, args.seconds, progress
+                )
                 results["scheduler"].append(cost)
     if "shadows" in parts:
         sizes = [(pool, prompts[0]) for pool in pools]
         sizes += [(pools[len(pools) // 2], prompt) for prompt in prompts[1:]]
-        cases = [(policy, *size) for policy in CANDIDATES for size in sizes]
+        cases = [(policy, *size) for policy in candidates for size in sizes]
         for policy, pool, prompt in tqdm(cases, desc="shadows", disable=None):
             requests = max(64, 200_000 // prompt)
             results["shadows"].append(measure_shadow(policy, pool, prompt, requests))
     if "changes" in parts:
-        total = len(pools) * args.rounds * len(CANDIDATES)
+        total = len(pools) * args.rounds * len(candidates)
         with tqdm(total=total, desc="changes", disable=None) as progress:
             for pool in pools:
-                results["changes"] += measure_changes(pool, args.rounds, progress)
+                results["changes"] += measure_changes(
+                    candidates, pool, args.rounds, progress
+                )
 
     if args.json:
         plain = {part: [asdict(row) for row in rows] for part, rows in results.items()}

@@ -11,7 +11,11 @@ from vllm.benchmarks.eviction.virtual_engine import VirtualEngine
 
 
 def make_engine(
-    trace: Trace, num_blocks: int, policy: str, into: Callable[[float], None]
+    trace: Trace,
+    num_blocks: int,
+    policy: str,
+    into: Callable[[float], None],
+    config: dict[str, Any] | None = None,
 ) -> VirtualEngine:
     """An engine whose scheduler's time, seconds of its thread, is given to `into`.
 
@@ -19,7 +23,8 @@ def make_engine(
         ValueError: No such policy; one line.
 
     """
-    engine = VirtualEngine(trace, num_blocks, {"eviction_policy": policy})
+    options = {"eviction_policy": policy, "eviction_config": config or {}}
+    engine = VirtualEngine(trace, num_blocks, options)
     # The harness counts evictions of upstream's queue; here it must not pay for it.
     pool = engine.scheduler.kv_cache_manager.block_pool
     vars(pool.free_block_queue).pop("popleft_n", None)
