@@ -20,9 +20,9 @@
 // may do better by that. With prompts alone, none ending with a block, it is a bound.
 #pragma once
 
-#include <tuple>
+#include <vector>
 
-#include "oracle_trace.h"
+#include "next_use.h"
 
 namespace eviction {
 
@@ -31,31 +31,8 @@ class Belady {
   static OracleCounts replay(const OracleTrace& trace, std::uint32_t capacity) { return Belady(trace, capacity).run(); }
 
  private:
-  static constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
-
-  // A resident block; in a heap, the next to go first.
-  struct Entry {
-    std::uint32_t next_use;  // a request
-    std::uint32_t depth;     // blocks before it
-    std::uint32_t id;
-    bool operator<(const Entry& other) const {
-      return std::tie(next_use, depth, id) < std::tie(other.next_use, other.depth, other.id);
-    }
-  };
-
   Belady(const OracleTrace& trace, std::uint32_t capacity)
-      : trace_(trace), capacity_(capacity), resident_(trace.distinct(), false) {
-    std::vector<std::uint32_t> upcoming(trace.distinct(), kNever);
-    const auto& requests = trace.requests();
-    if (!requests.empty()) next_use_.resize(requests.back().first + requests.back().all);
-    for (std::size_t at = requests.size(); at-- > 0;) {
-      for (std::uint32_t i = 0; i < requests[at].all; ++i) {
-        std::uint32_t& next = upcoming[trace.id(requests[at].first + i)];
-        next_use_[requests[at].first + i] = next;
-        if (i < requests[at].findable) next = static_cast<std::uint32_t>(at);
-      }
-    }
-  }
+      : trace_(trace), capacity_(capacity), resident_(trace.distinct(), false), next_use_(next_uses(trace)) {}
 
   OracleCounts run() {
     OracleCounts counts;
@@ -71,7 +48,8 @@ class Belady {
         heap_.pop_back();
         ++counts.evictions;
       }
-      compact(at++);
+      if (heap_.size() >= 2 * std::size_t{size_} + 1024) drop_past_uses(heap_, at);
+      ++at;
     }
     return counts;
   }
@@ -100,18 +78,11 @@ class Belady {
     }
   }
 
-  // A use leaves the entry behind that it ends. They come last, and never go.
-  void compact(std::uint32_t now) {
-    if (heap_.size() < 2 * std::size_t{size_} + 1024) return;
-    std::erase_if(heap_, [now](const Entry& entry) { return entry.next_use <= now; });
-    std::make_heap(heap_.begin(), heap_.end());
-  }
-
   const OracleTrace& trace_;
   std::uint32_t capacity_;
   std::vector<bool> resident_;
-  std::vector<std::uint32_t> next_use_;  // of each access's block: the request after this one
-  std::vector<Entry> heap_;
+  std::vector<std::uint32_t> next_use_;  // of each access
+  std::vector<NextUse> heap_;
   std::uint32_t size_ = 0;
 };
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "../types.h"
-#include "oracle_trace.h"
+#include "next_use.h"
 
 namespace eviction {
 
@@ -38,43 +38,25 @@ class BeladyCompute {
   }
 
  private:
-  static constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
-
-  // A resident block; in a heap, the next to go first.
-  struct Entry {
-    std::uint32_t next_use;  // a request
-    std::uint32_t depth;     // blocks before it
-    std::uint32_t id;
-    bool operator<(const Entry& other) const {
-      return std::tie(next_use, depth, id) < std::tie(other.next_use, other.depth, other.id);
-    }
-  };
-
   // Blocks of one cost. Among them the order is Belady's, whatever the time.
   struct Class {
     double cost;
-    std::vector<Entry> heap;
+    std::vector<NextUse> heap;
     std::uint32_t live = 0;  // entries that no use has left behind
   };
 
   BeladyCompute(const OracleTrace& trace, std::uint32_t capacity, std::uint32_t block_size, RecomputeCost cost)
-      : trace_(trace), capacity_(capacity), resident_(trace.distinct(), false) {
-    std::vector<std::uint32_t> upcoming(trace.distinct(), kNever);
-    const auto& requests = trace.requests();
+      : trace_(trace), capacity_(capacity), resident_(trace.distinct(), false), next_use_(next_uses(trace)) {
     std::vector<std::uint32_t> depths(trace.distinct(), kNever);
     std::uint32_t longest = 0;
-    if (!requests.empty()) next_use_.resize(requests.back().first + requests.back().all);
-    for (std::size_t at = requests.size(); at-- > 0;) {
-      longest = std::max(longest, requests[at].all);
-      for (std::uint32_t i = 0; i < requests[at].all; ++i) {
-        const std::uint32_t id = trace.id(requests[at].first + i);
-        if (depths[id] != kNever && depths[id] != i) {
+    for (const OracleTrace::Request& request : trace.requests()) {
+      longest = std::max(longest, request.all);
+      for (std::uint32_t i = 0; i < request.all; ++i) {
+        std::uint32_t& depth = depths[trace.id(request.first + i)];
+        if (depth != kNever && depth != i) {
           throw std::invalid_argument("belady-compute needs a trace whose keys name prefixes: one key has two depths");
         }
-        depths[id] = i;
-        std::uint32_t& next = upcoming[id];
-        next_use_[requests[at].first + i] = next;
-        if (i < requests[at].findable) next = static_cast<std::uint32_t>(at);
+        depth = i;
       }
     }
     // The cost does not fall with depth: equal ones are neighbours.
@@ -127,11 +109,7 @@ class BeladyCompute {
       resident_[id] = true;
       mine.heap.push_back({next_use_[request.first + i], i, id});
       std::push_heap(mine.heap.begin(), mine.heap.end());
-      // A use leaves the entry behind that it ends. They come last, and never go.
-      if (mine.heap.size() >= 2 * std::size_t{mine.live} + 64) {
-        std::erase_if(mine.heap, [now](const Entry& entry) { return entry.next_use <= now; });
-        std::make_heap(mine.heap.begin(), mine.heap.end());
-      }
+      if (mine.heap.size() >= 2 * std::size_t{mine.live} + 64) drop_past_uses(mine.heap, now);
     }
   }
 
@@ -169,7 +147,7 @@ class BeladyCompute {
   const OracleTrace& trace_;
   std::uint32_t capacity_;
   std::vector<bool> resident_;
-  std::vector<std::uint32_t> next_use_;  // of each access's block: the request after this one
+  std::vector<std::uint32_t> next_use_;  // of each access
   std::vector<Class> classes_;           // by cost
   std::vector<std::uint32_t> class_of_;  // by depth in blocks
   std::uint32_t size_ = 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""Models of the policies that count uses: LFU, GDSF."""
+"""Models of the policies that count uses: LFU, GDSF, and the base of AsymCache's."""
 
 from typing import ClassVar
 
@@ -27,9 +27,9 @@ class NaiveLfu(NaiveModel):
         super().clear()
         self.order: list[int] = []  # of release
         self.uses: dict[int, int] = {}
-        self.rank: dict[int, int] = {}
+        self.rank: dict[int, float] = {}
         self.hit: set[int] = set()  # used since they were queued
-        self.age = 0
+        self.age: float = 0
 
     def insert(self, slot: int, key: int) -> None:
         self._count(slot)
@@ -66,7 +66,7 @@ class NaiveLfu(NaiveModel):
         self.forget(slot)
         return slot
 
-    def _worth(self, slot: int) -> int:
+    def _worth(self, slot: int) -> float:
         return self.uses[slot]
 
     def _count(self, slot: int) -> None:
@@ -82,5 +82,5 @@ class NaiveGdsf(NaiveLfu):
     def __init__(self, num_slots: int):
         super().__init__(num_slots)
 
-    def _worth(self, slot: int) -> int:
+    def _worth(self, slot: int) -> float:
         return self.uses[slot] * round(256 * self.cost.get(slot, 1.0))
