@@ -195,14 +195,14 @@ void bind_oracles(nb::module_& module) {
       .def(
           "__init__",
           [](OracleTrace* self, Column<std::uint32_t> prompt_tokens, Column<std::uint64_t> offsets, Column<Key> keys,
-             std::uint32_t block_size) {
+             std::uint32_t block_size, Key last_key) {
             if (offsets.size() != prompt_tokens.size() + 1 || offsets.data()[prompt_tokens.size()] > keys.size()) {
               throw std::invalid_argument("the columns of the trace do not fit together");
             }
             nb::gil_scoped_release release;
-            new (self) OracleTrace({{}, view(prompt_tokens), {}, view(offsets), view(keys)}, block_size);
+            new (self) OracleTrace({{}, view(prompt_tokens), {}, view(offsets), view(keys), last_key}, block_size);
           },
-          "prompt_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a)
+          "prompt_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a, "last_key"_a = kNoKey)
       .def(
           "belady",
           [plain](const OracleTrace& trace, std::uint32_t capacity) {

@@ -37,7 +37,12 @@ class OracleTrace {
   OracleTrace(const TraceView& trace, std::uint32_t block_size) {
     const std::span<const Key> keys = trace.keys.subspan(0, trace.offsets.back());
     ids_.reserve(keys.size());
-    distinct_ = number_keys(keys, [this](std::uint32_t id) { ids_.push_back(id); });
+    if (trace.last_key != kNoKey) {  // they are numbers already
+      for (const Key key : keys) ids_.push_back(static_cast<std::uint32_t>(key - 1));
+      distinct_ = static_cast<std::uint32_t>(trace.last_key);
+    } else {
+      distinct_ = number_keys(keys, [this](std::uint32_t id) { ids_.push_back(id); });
+    }
     for (std::size_t i = 0; i < trace.prompt_tokens.size(); ++i) {
       const auto all = static_cast<std::uint32_t>(trace.offsets[i + 1] - trace.offsets[i]);
       const std::uint32_t tokens = trace.prompt_tokens[i];

@@ -91,7 +91,13 @@ class Trace:
 
         """
         self.require_memory(_ORACLE_BYTES, "An oracle")
-        return OracleTrace(self.prompt_tokens, self.offsets, self.keys, self.block_size)
+        return OracleTrace(
+            self.prompt_tokens,
+            self.offsets,
+            self.keys,
+            self.block_size,
+            self.last_key,
+        )
 
     def infinite_hit_rate(self) -> float:
         """Prefix hits over full prompt blocks with a cache that never evicts."""
