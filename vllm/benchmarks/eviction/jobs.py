@@ -107,12 +107,11 @@ def _in_workers(
             attach_for_life,
             (shared,),
         )
+        futures: list[Future[tuple[int, Result]]] = []
         try:
             with _interrupt_ignored():
-                futures: list[Future[tuple[int, Result]]] = [
-                    pool.submit(_run_attached, place, job)
-                    for place, job in enumerate(jobs)
-                ]
+                for place, job in enumerate(jobs):
+                    futures.append(pool.submit(_run_attached, place, job))
             for future in as_completed(futures):
                 yield future.result()
             pool.shutdown()
@@ -122,11 +121,14 @@ def _in_workers(
                 "fewer --workers take less."
             ) from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for future in futures:
+                future.cancel()
             # A replay in work takes no notice of a shutdown.
             for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
-                child.join()
+            # Its thread waits for the processes: of two that wait for one process
+            # only one is told that it has ended.
+            pool.shutdown()
 
 
 def _run_attached(place: int, job: Job) -> tuple[int, Result]:
