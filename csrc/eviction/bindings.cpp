@@ -237,4 +237,5 @@ NB_MODULE(_eviction_C, module) {
   eviction::bind_queue(module);
   eviction::bind_offline(module);
   eviction::bind_gittins(module);
+  eviction::bind_holes(module);
 }

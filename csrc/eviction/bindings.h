@@ -28,6 +28,7 @@ PlainSnapshot to_plain(const Snapshot& snapshot);
 std::vector<Key> keys_in_order(const Policy& policy);
 
 void bind_gittins(nb::module_& module);
+void bind_holes(nb::module_& module);
 void bind_offline(nb::module_& module);
 void bind_shadow_host(nb::module_& module);
 

@@ -13,12 +13,16 @@ from vllm.v1.core.eviction.rules import Discounted, Paper, Rule, Window
 DEFAULT_WINDOW = 900.0
 """Seconds; for a rule that needs a window when `--eviction-window` is not given."""
 
+CANDIDATES = ("gittins", "lru", "s3fifo", "arc")
+"""Unless others are given. `gittins` is most often the best; the others catch it where
+what it has learnt does not hold."""
+
 
 @dataclass
 class AdaptiveConfig:
     """Keys of `--eviction-config` under `adaptive`."""
 
-    candidates: list[Any] = field(default_factory=lambda: ["lru", "s3fifo", "arc"])
+    candidates: list[Any] = field(default_factory=lambda: list(CANDIDATES))
     """Policies to choose from, names or objects with a `name` and parameters. The
     first is live at the start. Each costs a shadow: memory and time on one thread."""
     rule: Literal["discounted", "window", "paper"] | None = None
@@ -28,7 +32,7 @@ class AdaptiveConfig:
     """Seconds; `discounted`. Shorter follows the traffic sooner, longer is calmer."""
     interval: Annotated[float, Interval(gt=0)] = 10.0
     """Seconds between looks at the shadows."""
-    errors: Annotated[float, Interval(ge=0)] = 1.0
+    errors: Annotated[float, Interval(ge=0)] = 2.0
     """Standard errors that a lead must exceed; `discounted`. More switches less."""
     min_lead: Annotated[float, Interval(ge=0, lt=1)] = 0.005
     """Share of the tokens that a lead must exceed; `discounted`."""
