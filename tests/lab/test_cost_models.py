@@ -14,7 +14,7 @@ from vllm.benchmarks.eviction.cost_models import (
     CostModel,
     parse_cost,
 )
-from vllm.benchmarks.eviction.model_flops import Flops, flops_of
+from vllm.v1.core.eviction.model_flops import Flops, flops_of
 
 QWEN3_CODER = Path(__file__).parent / "configs" / "qwen3_coder_30b.json"
 

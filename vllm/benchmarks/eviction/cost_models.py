@@ -11,10 +11,10 @@ a block is a straight line of its depth, or two where there is a window:
 in units of a block at depth zero, which is the form that the C++ core takes. A block
 counts as if all its tokens stood where its last one does.
 
-Three models: `uniform` (a block is a block, and savings are the block hit rate),
+Four models: `uniform` (a block is a block, and savings are the block hit rate),
 `linear` (cost in proportion to depth, as where attention is all there is; it is 1 +
-depth in tokens, which the second block already outgrows), and the floating-point
-operations of a model, from its `config.json`.
+depth in tokens, which the second block already outgrows), the floating-point operations
+of a model, from its `config.json`, and what `vllm bench eviction calibrate` measured.
 """
 
 import json
@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from vllm._eviction_C import RecomputeCost
 
-from vllm.benchmarks.eviction.model_flops import Flops, flops_of
+from vllm.v1.core.eviction.cost_file import is_calibration, parse_calibration
+from vllm.v1.core.eviction.model_flops import Flops, flops_of
 from vllm.v1.core.eviction.registry import nearest
 
 
@@ -71,7 +72,8 @@ LINEAR = CostModel("linear", 1.0)
 
 
 def parse_cost(text: str) -> CostModel:
-    """Read `uniform`, `linear`, or the path of a model's config.json or its folder.
+    """Read `uniform`, `linear`, or a path: a model's config.json, or its folder, or a
+    file of `vllm bench eviction calibrate`.
 
     Raises:
         ValueError: One line.
@@ -87,11 +89,22 @@ def parse_cost(text: str) -> CostModel:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(
-            f"--cost is {text}: must be uniform, linear, or a model's config.json, and "
-            f"there is no such file.{nearest(text, list(named))}"
+            f"--cost is {text}: must be uniform, linear, a model's config.json or a "
+            "file of `vllm bench eviction calibrate`, and there is no such file."
+            f"{nearest(text, list(named))}"
         ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"--cost is {text}: cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"--cost is {text}: cannot be read: it is no JSON object.")
+    if is_calibration(config):
+        try:
+            found = parse_calibration(config)
+        except ValueError as error:
+            raise ValueError(f"--cost is {text}: {error}.") from None
+        return CostModel(
+            found.title, found.per_token, found.per_window_token, found.window
+        )
     try:
         flops = flops_of(config)
     except ValueError as error:
@@ -101,10 +114,4 @@ def parse_cost(text: str) -> CostModel:
 
 def from_flops(flops: Flops, name: str) -> CostModel:
     """Put a model's operations into units of a block at depth zero."""
-    return CostModel(
-        name,
-        flops.per_depth / flops.per_token,
-        flops.per_window_depth / flops.per_token,
-        flops.window,
-        flops,
-    )
+    return CostModel(name, flops.slope, flops.window_slope, flops.window, flops)

@@ -10,9 +10,10 @@ is no reason not to serve: one warning, and the policy learns anew.
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import Protocol
+
+from vllm.v1.core.eviction.whole_file import replace_file
 
 # Not vllm.logger: the registry imports this module when a policy is made.
 logger = logging.getLogger(__name__)
@@ -88,18 +89,8 @@ def save_state(policy: _Learner, name: str, path: str) -> bool:
         "policy": name,
         "model": policy.model(),
     }
-    target = Path(path)
     try:
-        handle, new = tempfile.mkstemp(prefix=target.name, dir=target.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, target)
-        except BaseException:
-            os.unlink(new)
-            raise
+        replace_file(path, json.dumps(state))
     except OSError as error:
         logger.warning(
             "What eviction policy %s has learnt could not be written: %s.", name, error

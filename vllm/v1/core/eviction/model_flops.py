@@ -41,13 +41,22 @@ class Flops:
     per_window_depth: float
     window: int
 
+    @property
+    def slope(self) -> float:
+        """Of the cost by depth: a token of depth, in units of one at depth zero."""
+        return self.per_depth / self.per_token
+
+    @property
+    def window_slope(self) -> float:
+        """The same, as far as the window reaches."""
+        return self.per_window_depth / self.per_token
+
 
 def flops_of(config: Config) -> Flops:
     """Count.
 
     Args:
-        config: A `config.json` of Hugging Face's form. Of a model of several
-            modalities, that of the text.
+        config: Of a model of several modalities, that of the text.
 
     Raises:
         ValueError: One line, when a field is missing or a layer is of a kind that has
@@ -71,6 +80,28 @@ def flops_of(config: Config) -> Flops:
     )
 
 
+def dense_estimate(config: Config) -> Flops:
+    """Count a mean layer of a dense model as wide, where a config is not understood.
+
+    Layers of a kind that has no such cost (a state space, linear attention) count as if
+    they looked at no token before, where the config says which they are.
+
+    Raises:
+        ValueError: It does not even tell a width; one line.
+
+    """
+    hidden = next((n for name in _WIDTHS if (n := _whole(config.get(name)))), 0)
+    if not hidden:
+        raise ValueError(f"has none of {', '.join(_WIDTHS)}.")
+    wide = _whole(config.get("intermediate_size"))
+    weights = 4 * hidden**2 + (3 * hidden * wide if wide else 8 * hidden**2)
+    kinds = config.get("layer_types") or config.get("layers_block_type")
+    share = 1.0
+    if isinstance(kinds, list | tuple) and kinds:
+        share = sum(kind in _ATTENDS for kind in kinds) / len(kinds)
+    return Flops(2.0 * weights, 4.0 * hidden * share, 0.0, 0)
+
+
 def _attention(config: Config) -> tuple[int, int]:
     """Weights of a layer's projections, and elements of keys and values to look at."""
     hidden = _number(config, "hidden_size")
@@ -81,15 +112,15 @@ def _attention(config: Config) -> tuple[int, int]:
         rotary = _number(config, "qk_rope_head_dim")
         value = _number(config, "v_head_dim")
         key = plain + rotary
-        query_rank = config.get("q_lora_rank")
+        query_rank = _optional(config, "q_lora_rank")
         query = (
             query_rank * (hidden + heads * key) if query_rank else hidden * heads * key
         )
         latent = hidden * (rank + rotary) + rank * heads * (plain + value)
         return query + latent + heads * value * hidden, heads * (key + value)
-    width = config.get("head_dim") or hidden // heads
-    groups = config.get("num_key_value_heads")
-    if groups is None:
+    width = _optional(config, "head_dim") or hidden // heads
+    groups = _optional(config, "num_key_value_heads")
+    if not groups:
         groups = 1 if config.get("multi_query") else heads
     return hidden * width * (2 * heads + 2 * groups), heads * 2 * width
 
@@ -100,16 +131,15 @@ def _feed_forward(config: Config, layer: int) -> int:
     matrices = 2 if config.get("model_type") in _UNGATED else 3
     experts = _first(config, "num_experts", "num_local_experts", "n_routed_experts")
     if not experts or _is_dense(config, layer):
-        width = config.get("intermediate_size")
-        if width is None:
-            width = _first(config, "ffn_hidden_size", "n_inner") or 4 * hidden
-        return matrices * hidden * width
+        named = _first(config, "intermediate_size", "ffn_hidden_size", "n_inner")
+        return matrices * hidden * (named or 4 * hidden)
     chosen = _first(config, "num_experts_per_tok", "experts_per_token", "moe_topk")
     if not chosen:
         raise ValueError("has experts, but no 'num_experts_per_tok'.")
-    width = config.get("moe_intermediate_size") or _number(config, "intermediate_size")
-    shared = (config.get("n_shared_experts") or 0) * width
-    shared += config.get("shared_expert_intermediate_size") or 0
+    width = _optional(config, "moe_intermediate_size")
+    width = width or _number(config, "intermediate_size")
+    shared = _optional(config, "n_shared_experts") * width
+    shared += _optional(config, "shared_expert_intermediate_size")
     return hidden * experts + matrices * hidden * (chosen * width + shared)
 
 
@@ -136,7 +166,9 @@ def _windowed_layers(config: Config, layers: int) -> list[bool]:
                     f"has layers of type {kind!r}: only full_attention and "
                     "sliding_attention have a cost by depth here."
                 )
-        return [kind == "sliding_attention" for kind in kinds]
+        # Without a window they attend to all.
+        windowed = bool(config.get("sliding_window"))
+        return [windowed and kind == "sliding_attention" for kind in kinds]
     if not config.get("sliding_window") or config.get("use_sliding_window") is False:
         return [False] * layers
     pattern = config.get("sliding_window_pattern")
@@ -155,7 +187,17 @@ def _window(config: Config) -> int:
 
 def _first(config: Config, *names: str) -> int:
     """Value of the first field that is there, else 0."""
-    return next((config[name] for name in names if config.get(name)), 0)
+    return next((_number(config, name) for name in names if config.get(name)), 0)
+
+
+def _optional(config: Config, name: str) -> int:
+    """Value of a field, 0 where it is not there."""
+    return _number(config, name) if config.get(name) else 0
+
+
+def _whole(value: Any) -> int:
+    """A whole number more than 0, and 0 for all else."""
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _number(config: Config, name: str) -> int:
