@@ -193,7 +193,8 @@ void bind_queue(nb::module_& module) {
       .def(
           "attach", [](LiveQueue& live, ShadowHost* shadows) { live.attach(shadows); }, "shadows"_a.none(),
           nb::keep_alive<1, 2>())
-      .def("admit", &LiveQueue::admit, "serial"_a, "groups"_a, "prompt_tokens"_a, "num_blocks"_a, "now"_a)
+      .def("admit", &LiveQueue::admit, "serial"_a, "groups"_a, "prompt_tokens"_a, "num_blocks"_a, "now"_a,
+           "runs"_a = nb::list())
       .def("grow", &LiveQueue::grow, "serial"_a, "num_blocks"_a)
       .def("finish", &LiveQueue::finish, "serial"_a, "groups"_a, "now"_a)
       .def("advance", &LiveQueue::advance, "now"_a)
@@ -217,6 +218,7 @@ void bind_queue(nb::module_& module) {
           "model"_a)
       .def("report", [](LiveQueue& live) { return live.queue().policy().report(); })
       .def_prop_ro("bytes", [](LiveQueue& live) { return live.queue().bytes(); })
+      .def_prop_ro("saved", &LiveQueue::saved)
       .def_prop_ro("evictions", [](LiveQueue& live) { return live.queue().evictions(); })
       .def_prop_ro("ghost_hits", [](LiveQueue& live) { return live.queue().ghost_hits(); })
       .def_prop_ro("num_ghosts", [](LiveQueue& live) { return live.queue().policy().num_ghosts(); })

@@ -110,9 +110,11 @@ class LiveQueue final : private Residency {
   void attach(ShadowHost* shadows) { shadows_ = shadows; }
 
   // For each KV-cache group its id, the request's hashes at the group's block
-  // size, the request's blocks, and how many of them it was given. `num_blocks`:
-  // that it holds by now, of one group.
-  void admit(Serial serial, nb::list groups, std::uint32_t prompt_tokens, std::uint32_t num_blocks, double now) {
+  // size, the request's blocks, and how many of them it was given. `num_blocks`: that
+  // it holds by now, of one group. `runs`: what it was given behind holes, of the only
+  // group: the first block's place, and the blocks.
+  void admit(Serial serial, nb::list groups, std::uint32_t prompt_tokens, std::uint32_t num_blocks, double now,
+             nb::list runs) {
     sync();
     keys_.clear();
     all_keys_.clear();
@@ -138,6 +140,13 @@ class LiveQueue final : private Residency {
       }
       if (first_group == 0) first_group = keys_.size();
     }
+    for (nb::handle run : runs) {
+      std::size_t place = nb::cast<std::size_t>(run[0]);
+      for (nb::handle block : nb::cast<nb::list>(run[1])) slots_.at(place++) = reader_.slot(block);
+    }
+    for (std::size_t i = 0; i < first_group; ++i) {
+      if (slots_[i] != kNoSlot) saved_ += cost_(reader_.depth(blocks_[slots_[i]]));
+    }
     queue_.admit({serial, keys_, slots_, now, first_group});
     if (shadows_ != nullptr) shadows_->admit(serial, all_keys_, prompt_tokens, num_blocks, now);
   }
@@ -155,6 +164,8 @@ class LiveQueue final : private Residency {
     if (shadows_ != nullptr) shadows_->finish(serial, keys_, now);
   }
   void advance(double now) { queue_.advance(now); }
+  // What the hits so far would have cost to compute, in units of one block at depth zero.
+  double saved() const { return saved_; }
   // Notices a reset of the prefix cache that happened since the last call.
   void sync() {
     if (!map_.refresh()) return;
@@ -259,6 +270,7 @@ class LiveQueue final : private Residency {
   std::vector<Key> keys_;
   std::vector<Key> all_keys_;
   std::vector<Slot> slots_;
+  double saved_ = 0.0;
 };
 
 }  // namespace eviction

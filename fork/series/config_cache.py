@@ -29,6 +29,11 @@ eviction_trace_file: str | None = None
 """Record every admitted request's lengths and block ids, keyed with a secret of
     the run, to this file as JSON lines; compressed if it ends in .gz or .zst.
     Replay it with `vllm bench eviction`."""
+hole_filling: Literal["auto", "off", "require"] = "auto"
+"""Whether cached blocks behind a missing one are reused, and only what is missing is
+    computed. `auto`: with the eviction policies that leave holes on purpose, where the
+    model and the other features allow it. `require`: with every policy, or not at
+    all: the engine does not start where it is impossible."""
 ''',
         ),
         # Imported late: the config is imported before anything of v1.core is.
@@ -57,6 +62,7 @@ def _validate_eviction(self) -> "CacheConfig":
                 "eviction_config",
                 "eviction_window",
                 "eviction_trace_file",
+                "hole_filling",
             ),
         ),
         # Every field becomes a label of vllm:cache_config_info.

@@ -22,6 +22,7 @@ FILE = EditedFile(
 eviction_config: dict[str, Any] = get_field(CacheConfig, "eviction_config")
 eviction_window: float | None = CacheConfig.eviction_window
 eviction_trace_file: str | None = CacheConfig.eviction_trace_file
+hole_filling: Literal["auto", "off", "require"] = CacheConfig.hole_filling
 """,
         ),
         InsertAfter(
@@ -45,6 +46,7 @@ eviction_trace_file: str | None = CacheConfig.eviction_trace_file
                 "eviction_config": "self.eviction_config",
                 "eviction_window": "self.eviction_window",
                 "eviction_trace_file": "self.eviction_trace_file",
+                "hole_filling": "self.hole_filling",
             },
         ),
     ),

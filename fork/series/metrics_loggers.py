@@ -25,6 +25,7 @@ FILE = EditedFile(
     per_engine_labelvalues,
     self._counter_cls,
     self._gauge_cls,
+    self._histogram_cls,
 )
 """,
         ),

@@ -53,6 +53,26 @@ FILE = EditedFile(
     self.eviction.reset()
 """,
         ),
+        # Both loops come through here, after all other limits of a chunk.
+        InsertFirst(
+            "end a chunk where a cached run begins",
+            "Scheduler._reserve_prefill_lookahead",
+            """if self.kv_cache_manager.hole_filler is not None:
+    num_new_tokens = self.kv_cache_manager.hole_filler.clip(
+        request, num_computed_tokens, num_new_tokens
+    )
+
+""",
+        ),
+        # Before anything asks whether the prefill is over.
+        InsertBefore(
+            "go on behind a cached run",
+            "Scheduler._update_after_schedule",
+            assignment("request.is_prefill_chunk"),
+            """if self.kv_cache_manager.hole_filler is not None:
+    self.kv_cache_manager.hole_filler.jump(request)
+""",
+        ),
         AddKeywords(
             "statistics",
             "Scheduler.make_stats",

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from vllm.v1.core.eviction.metrics import EvictionLogging, EvictionProm
 
@@ -18,6 +18,10 @@ GAUGE = "vllm:prefix_cache_eviction_policy"
 EVICTIONS = "vllm:prefix_cache_evictions_total"
 REREFERENCES = "vllm:prefix_cache_evicted_rereferences_total"
 FAILURES = "vllm:prefix_cache_eviction_policy_failures_total"
+SAVED = "vllm:prefix_cache_saved_compute_total"
+HOLES = "vllm:prefix_cache_holes_total"
+HOLE_TOKENS = "vllm:prefix_cache_hole_tokens_total"
+REQUEST_HOLES = "vllm:request_prefix_cache_holes"
 
 
 class Front:
@@ -30,6 +34,7 @@ class Front:
                 enable_prefix_caching=prefix_caching,
                 eviction_policy=policy,
                 eviction_config={},
+                hole_filling="auto",
             )
         )
         self.prom = EvictionProm(
@@ -38,6 +43,7 @@ class Front:
             {index: ["tiny", str(index)] for index in range(engines)},
             partial(Counter, registry=self.registry),
             partial(Gauge, registry=self.registry),
+            partial(Histogram, registry=self.registry),
         )
 
     def value(self, name: str, engine: int = 0, **labels: str) -> float | None:
@@ -84,8 +90,9 @@ def test_without_prefix_caching_there_is_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", ["s3fifo", "arc"])
 def test_counters_begin_at_zero(name: str) -> None:
     front = Front(name)
-    assert front.names() == {GAUGE, EVICTIONS, REREFERENCES, FAILURES}
-    assert [front.value(n) for n in (EVICTIONS, REREFERENCES, FAILURES)] == [0, 0, 0]
+    assert front.names() == {GAUGE, EVICTIONS, REREFERENCES, FAILURES, SAVED}
+    counters = (EVICTIONS, REREFERENCES, FAILURES, SAVED)
+    assert [front.value(counter) for counter in counters] == [0, 0, 0, 0]
     assert front.value(GAUGE, policy=name) == 1
 
 
@@ -93,7 +100,7 @@ def test_counters_begin_at_zero(name: str) -> None:
 def test_a_policy_without_ghosts_has_no_rereferences(name: str) -> None:
     front = Front(name)
     front.prom.observe(stats(policy=name, evictions=3, rereferences=None))
-    assert front.names() == {GAUGE, EVICTIONS, FAILURES}
+    assert front.names() == {GAUGE, EVICTIONS, FAILURES, SAVED}
     assert front.value(EVICTIONS) == 3
 
 
@@ -129,6 +136,25 @@ def test_a_failure_shows_and_flips_the_gauge_of_its_engine() -> None:
         for e in (0, 1)
     ]
     assert live == [(1, None), (0, 1)]
+
+
+def test_holes_are_counted_where_they_are_filled() -> None:
+    front = Front("partial-compute")
+    assert front.value(HOLES) == front.value(HOLE_TOKENS) == 0
+    for requests in ([2, 9], []):
+        front.prom.observe(
+            stats(
+                policy="partial-compute",
+                saved_compute=1.5,
+                holes=sum(requests),
+                hole_tokens=64 * len(requests),
+                request_holes=requests,
+            )
+        )
+    assert (front.value(HOLES), front.value(HOLE_TOKENS)) == (11, 128)
+    assert front.value(SAVED) == 3.0
+    buckets = [front.value(f"{REQUEST_HOLES}_bucket", le=le) for le in ("2.0", "16.0")]
+    assert buckets == [1, 2]
 
 
 def test_adaptive_shows_which_policy_is_live() -> None:

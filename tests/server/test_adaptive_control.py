@@ -61,8 +61,14 @@ class Engine(DrivenScheduler):
         self.hooks._follow(decision, 10.0)
 
 
-def adaptive(**options: Any) -> Engine:
-    return Engine(policy="adaptive", **{"num_blocks": 40} | options)
+def adaptive(eviction_config: dict[str, Any] | None = None, **options: Any) -> Engine:
+    """With LRU live and three candidates."""
+    config = {"candidates": ["lru", "s3fifo", "arc"]} | (eviction_config or {})
+    return Engine(
+        policy="adaptive",
+        eviction_config=config,
+        **{"num_blocks": 40} | options,
+    )
 
 
 class _Journal(logging.Handler):
@@ -98,12 +104,12 @@ def journal() -> Iterator[_Journal]:
 
 
 def test_status_of_adaptive_names_what_an_operator_wants_to_know() -> None:
-    engine = adaptive()
+    engine = Engine(policy="adaptive", num_blocks=40)
     engine.serve(20)
     status = engine.control(STATUS)
     assert status["policy"] == "adaptive"
-    assert status["live"] == "lru"
-    assert list(status["candidates"]) == ["lru", "s3fifo", "arc"]
+    assert status["live"] == "gittins"
+    assert list(status["candidates"]) == ["gittins", "lru", "s3fifo", "arc"]
     assert status["rule"] == "discounted" and status["window"] is None
     assert status["decisions"] == [] and 0 < status["next_decision_in"] <= 10
     assert status["pinned"] is status["switching_to"] is status["failure"] is None

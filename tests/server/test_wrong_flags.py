@@ -56,6 +56,10 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {
         [POLICY, "s3fifo", CONFIG, "[1]"],
         ["'[1]' is not a JSON object"],
     ),
+    "hole filling": (
+        ["--hole-filling", "requires"],
+        ["'requires'", "one of auto, off, require", "Did you mean 'require'?"],
+    ),
     "of a policy in Python": (
         [POLICY, "test-fails-in-admit", f"{CONFIG}.good_calls", "-1"],
         ["good_calls is -1: must be a whole number, at least 0."],
@@ -124,6 +128,7 @@ def assert_accepted(outcome: Outcome) -> None:
         [POLICY, "s3fifo", f"{CONFIG}.small_ratio", "0.2"],
         [POLICY, "adaptive", "--eviction-window", "900"],
         [POLICY, PYTHON_FIFO],
+        [POLICY, "partial-compute", "--hole-filling=require"],
     ],
 )
 def test_right_flags_are_accepted(flags: list[str], vllm: CommandLine) -> None:

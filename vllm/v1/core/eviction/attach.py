@@ -33,10 +33,15 @@ def attach_eviction(scheduler: "Scheduler") -> "Hooks | None":
         without a recording. What cannot be set up is logged and left out; it does
         not stop the engine.
 
+    Raises:
+        ValueError: `--hole-filling require` cannot be had; one line.
+
     """
     cache_config = scheduler.vllm_config.cache_config
     name = cache_config.eviction_policy
     path = cache_config.eviction_trace_file
+    if cache_config.hole_filling == "require" or name != DEFAULT_POLICY:
+        scheduler.kv_cache_manager.hole_filler = _make_hole_filler(scheduler)
     if name == DEFAULT_POLICY and path is None:
         return None
     pool = scheduler.kv_cache_manager.block_pool
@@ -78,6 +83,18 @@ def _attach_policy(scheduler: "Scheduler", name: str) -> "Hooks":
         logger.exception("Eviction policy %s could not be built; LRU stays.", name)
         failure = repr(error)
     return Hooks(scheduler.kv_cache_manager, name, failure)
+
+
+def _make_hole_filler(scheduler: "Scheduler") -> Any:
+    from vllm.v1.core.eviction.hole_limits import make_hole_filler
+
+    try:
+        return make_hole_filler(scheduler)
+    except ValueError:
+        raise  # it is required
+    except Exception:
+        logger.exception("Holes in cached prefixes are not filled.")
+        return None
 
 
 def _start_recorder(scheduler: "Scheduler", path: str) -> Any:

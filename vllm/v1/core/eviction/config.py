@@ -31,6 +31,9 @@ from vllm.v1.core.eviction.registry import (
     policy_names,
 )
 
+HOLE_FILLING = ("auto", "off", "require")
+"""Values of `--hole-filling`, the default first."""
+
 
 def parse_config(policy: str, config: dict[str, Any]) -> Any:
     """Build the typed parameters of a policy.
@@ -100,6 +103,23 @@ def validate_eviction(
         )
 
 
+def may_fill_holes(cache_config: Any) -> bool:
+    """Whether `--hole-filling` asks for it under this policy.
+
+    Args:
+        cache_config: Upstream's, with valid fields.
+
+    """
+    mode, policy = cache_config.hole_filling, cache_config.eviction_policy
+    if mode != "auto":
+        return bool(mode == "require")
+    names = [policy]
+    if policy == MANAGER:
+        config = parse_config(MANAGER, cache_config.eviction_config)
+        names = [each.name for each in resolve_candidates(config.candidates)]
+    return any(get_policy(name).fills_holes for name in names)
+
+
 def check_eviction_args(args: argparse.Namespace) -> None:
     """Check parsed arguments; on a fault print one line and exit with status 2.
 
@@ -128,7 +148,7 @@ def check_eviction_argv(argv: Sequence[str]) -> None:
         flag, equals, value = word.partition("=")
         prefix, dot, name = flag.partition(".")
         prefix = prefix.replace("_", "-")
-        if not prefix.startswith("--eviction-"):
+        if not prefix.startswith("--eviction-") and prefix != "--hole-filling":
             continue
         if not equals:
             if i + 1 == len(argv):
@@ -147,6 +167,7 @@ def check_eviction_argv(argv: Sequence[str]) -> None:
         config = _json_object(typed.get("--eviction-config", "{}"))
         window = typed.get("--eviction-window")
         seconds = None if window is None else _seconds(window)
+        _hole_filling(typed.get("--hole-filling", HOLE_FILLING[0]))
         if plain:
             # Upstream lets dotted parameters replace those in JSON.
             validate_eviction(policy, parameters or config, seconds)
@@ -187,6 +208,13 @@ def add_eviction_args(
     group.add_argument(
         "--eviction-trace-file",
         **cache_kwargs["eviction_trace_file"] | {"metavar": "PATH"},
+    )
+    hole_filling = dict(cache_kwargs["hole_filling"])
+    hole_filling.pop("choices", None)
+    group.add_argument(
+        "--hole-filling",
+        **hole_filling
+        | {"type": _hole_filling, "metavar": "{" + ",".join(HOLE_FILLING) + "}"},
     )
 
 
@@ -249,6 +277,15 @@ def _seconds(value: str) -> float:
             f"--eviction-window is {value!r}: must be more than 0 seconds."
         )
     return seconds
+
+
+def _hole_filling(value: str) -> str:
+    if value not in HOLE_FILLING:
+        raise argparse.ArgumentTypeError(
+            f"--hole-filling is {value!r}: must be one of "
+            f"{', '.join(HOLE_FILLING)}.{nearest(value, list(HOLE_FILLING))}"
+        )
+    return value
 
 
 def _unknown_parameter(policy: str, key: str, names: list[str]) -> str:

@@ -226,7 +226,12 @@ class EvictionHooks(Hooks):
         self.state_file: str | None = None
         """Where what the policy has learnt is written at the end."""
         self._killed = False
-        self._reported = {"evictions": 0, "rereferences": 0, "failures": 0}
+        self._reported: dict[str, float] = {
+            "evictions": 0,
+            "rereferences": 0,
+            "failures": 0,
+            "saved_compute": 0.0,
+        }
         hash_block_size = manager.block_pool.hash_block_size
         # Of each KV-cache group: id, block size, and how many hashes make a block.
         self._groups = [
@@ -262,6 +267,8 @@ class EvictionHooks(Hooks):
         self, serial: int, request: "Request", num_hit_tokens: int
     ) -> None:
         given = self._manager.get_blocks(request.request_id).blocks
+        filler = self._manager.hole_filler
+        runs = () if filler is None else filler.runs_of(request)
         self.queue.admit(
             serial,
             [
@@ -271,6 +278,7 @@ class EvictionHooks(Hooks):
             request.num_tokens,
             max(len(blocks) for blocks in given),
             self._now,
+            [(run.first, run.blocks) for run in runs],
         )
 
     def _on_end(self, serial: int, request: "Request") -> None:
@@ -294,13 +302,16 @@ class EvictionHooks(Hooks):
             `policy`: the one that is live. `evictions`: blocks whose content was
             dropped to make room. `rereferences`: queried blocks that were found
             among the ghosts; None for a policy without ghosts. `failures`: times
-            that LRU had to take over.
+            that LRU had to take over. `saved_compute`: what the cached blocks of
+            admitted prompts would have cost, in tokens at the start of a prompt.
+            Where holes are filled, `HoleFiller.take_counts` as well.
 
         """
         totals = {
             "evictions": self.queue.evictions,
             "rereferences": self.queue.ghost_hits,
             "failures": self._failures,
+            "saved_compute": self.queue.saved * self._groups[0][1],
         }
         stats: dict[str, Any] = {
             name: total - self._reported[name] for name, total in totals.items()
@@ -309,6 +320,8 @@ class EvictionHooks(Hooks):
         stats["policy"] = self.live_policy
         if self.queue.ghost_limit == 0:
             stats["rereferences"] = None
+        if self._manager.hole_filler is not None:
+            stats |= self._manager.hole_filler.take_counts()
         return stats
 
     # ---- The operator's view. ----

@@ -12,7 +12,7 @@ from typing import Any
 from vllm.config import VllmConfig
 
 from vllm.v1.core.eviction.adaptive_config import resolve_candidates
-from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.config import may_fill_holes, parse_config
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER, get_policy
 
 _COUNTERS = {
@@ -28,7 +28,26 @@ _COUNTERS = {
         "vllm:prefix_cache_eviction_policy_failures",
         "Times that a policy failed and LRU order, or what was live, took over.",
     ),
+    "saved_compute": (
+        "vllm:prefix_cache_saved_compute",
+        "What cached blocks saved, in prompt tokens as dear as the first ones.",
+    ),
 }
+_HOLE_COUNTERS = {
+    "holes": (
+        "vllm:prefix_cache_holes",
+        "Gaps before cached blocks that are reused.",
+    ),
+    "hole_tokens": (
+        "vllm:prefix_cache_hole_tokens",
+        "Prompt tokens that are computed to fill them.",
+    ),
+}
+_REQUEST_HOLES = (
+    "vllm:request_prefix_cache_holes",
+    "Gaps that are filled in a request's prompt, of requests with at least one.",
+)
+_HOLE_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 _ADAPTIVE_COUNTERS = {
     "shadow_queries": (
         "vllm:prefix_cache_shadow_queries",
@@ -68,6 +87,7 @@ class EvictionProm:
         per_engine_labelvalues: Engine index to the values of those labels.
         counter_cls: Prometheus' or Ray's.
         gauge_cls: The same.
+        histogram_cls: The same.
 
     """
 
@@ -78,11 +98,13 @@ class EvictionProm:
         per_engine_labelvalues: dict[int, list[object]],
         counter_cls: Callable[..., Any],
         gauge_cls: Callable[..., Any],
+        histogram_cls: Callable[..., Any],
     ):
         self._engines = per_engine_labelvalues
         self._counters: dict[str, dict[int, Any]] = {}
         self._candidate_counters: dict[str, Any] = {}
         self._gauge: Any = None
+        self._request_holes: dict[int, Any] = {}
         self._live: dict[int, str] = {}
         cache_config = vllm_config.cache_config
         if not cache_config.enable_prefix_caching:
@@ -104,6 +126,19 @@ class EvictionProm:
             wanted = {}
         elif not get_policy(policy).ghosts:
             del wanted["rereferences"]  # absent, not zero
+        if wanted and may_fill_holes(cache_config):
+            wanted |= _HOLE_COUNTERS
+            name, text = _REQUEST_HOLES
+            histogram = histogram_cls(
+                name=name,
+                documentation=text,
+                buckets=_HOLE_BUCKETS,
+                labelnames=labelnames,
+            )
+            self._request_holes = {
+                engine: histogram.labels(*values)
+                for engine, values in per_engine_labelvalues.items()
+            }
         for key, (name, text) in wanted.items():
             counter = counter_cls(name=name, documentation=text, labelnames=labelnames)
             self._counters[key] = {
@@ -130,6 +165,9 @@ class EvictionProm:
         for key, counters in self._counters.items():
             if stats.get(key):
                 counters[engine_idx].inc(stats[key])
+        if self._request_holes:
+            for holes in stats.get("request_holes", ()):
+                self._request_holes[engine_idx].observe(holes)
         for key, counter in self._candidate_counters.items():
             for label, value in stats.get(key, {}).items():
                 if value:

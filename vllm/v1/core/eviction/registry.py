@@ -58,6 +58,8 @@ class PolicySpec:
         native: Written in C++, and so fit to be a shadow.
         ghosts: Remembers what it evicted.
         offline: For the lab only; the engine refuses it.
+        fills_holes: Evicts from the middle and the beginning of prompts, which is
+            worth something only where holes are filled.
 
     """
 
@@ -68,6 +70,7 @@ class PolicySpec:
     native: bool
     ghosts: bool
     offline: bool = False
+    fills_holes: bool = False
 
 
 @dataclass
@@ -85,6 +88,7 @@ def _native(
     config: type = NoConfig,
     ghosts: bool = False,
     offline: bool = False,
+    fills_holes: bool = False,
 ) -> PolicySpec:
     def make(num_slots: int, parameters: Any) -> "Policy":
         from vllm._eviction_C import make_policy
@@ -97,7 +101,14 @@ def _native(
         return policy
 
     return PolicySpec(
-        name, summary, config, make, native=True, ghosts=ghosts, offline=offline
+        name,
+        summary,
+        config,
+        make,
+        native=True,
+        ghosts=ghosts,
+        offline=offline,
+        fills_holes=fills_holes,
     )
 
 
@@ -184,13 +195,13 @@ _NATIVE = {
             "random-compute",
             "of a sample, the block cheapest to recompute for its age; leaves holes",
             RandomComputeConfig,
-            offline=True,
+            fills_holes=True,
         ),
         _native(
             "partial-compute",
             "the same in chunks from the beginning of what a request computed",
             PartialComputeConfig,
-            offline=True,
+            fills_holes=True,
         ),
     )
 }

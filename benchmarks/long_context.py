@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
+"""Long conversations that take turns in a pool too small for all: what do holes save?
+
+    python benchmarks/long_context.py --model models/SmolLM2-135M-Instruct \\
+        --block-size 32 --max-model-len 8192 --enforce-eager --out results/
+
+Each of --sessions conversations begins with --context tokens, and each of its turns
+adds --message more. In a round every conversation has one turn; the order within a
+round is drawn anew. The pool holds --pool of all their tokens: least recently used goes
+first is then nearly always what comes next. Policies are run --runs times, in turn, on
+engines of their own; a time to first token counts from when a request was due.
+
+Turns are --gap seconds apart on average (exponential). Choose it so that the engine is
+busy, and keeps up, under lru: about 1.3 times what a turn takes it.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from benchmark_prefix_caching import (
+    Setting,
+    check_lengths,
+    engine_of,
+    model_of,
+    run_all,
+)
+from command_line import check_at_least_one, fail
+from prefix_prompts import Ask
+from prefix_report import as_json, draw, write_table
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+from vllm.benchmarks.eviction.policy_list import parse_policies
+
+POLICIES = "lru,s3fifo,gittins,partial-compute"
+
+
+def turns(args: argparse.Namespace, vocabulary: int) -> list[Ask]:
+    """All requests, in order of their times."""
+    rng = np.random.default_rng(args.traffic_seed)
+    low = min(1000, vocabulary // 2)
+
+    def words(length: int) -> np.ndarray:
+        return rng.integers(low, vocabulary, length, dtype=np.int32)
+
+    histories = [words(args.context) for _ in range(args.sessions)]
+    asks, now = [], 0.0
+    for _ in range(args.turns):
+        for session in rng.permutation(args.sessions):
+            history = np.concatenate([histories[session], words(args.message)])
+            histories[session] = history
+            asks.append(Ask(now, history, args.output_len))
+            now += rng.exponential(args.gap)
+    return asks
+
+
+def parse() -> argparse.Namespace:
+    parser = FlexibleArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--sessions", type=int, default=8)
+    add("--turns", type=int, default=6, help="of each session")
+    add("--context", type=int, default=5000, help="tokens that a session begins with")
+    add("--message", type=int, default=100, help="tokens that a turn adds")
+    add("--pool", type=float, default=0.6, help="share of all tokens that it holds")
+    add("--gap", type=float, default=4.0, help="mean seconds between turns")
+    add("--output-len", type=int, default=4)
+    add("--traffic-seed", type=int, default=1)
+    add("--runs", type=int, default=3, help="of each policy, in turn")
+    add("--compare", default=POLICIES, metavar="POLICIES", help="default: %(default)s")
+    add("--out", type=Path, help="folder for figures and plot")
+    AsyncEngineArgs.add_cli_args(parser)
+    args = parser.parse_args()
+    for name in ("sessions", "turns", "context", "message", "output_len", "runs"):
+        check_at_least_one("--" + name.replace("_", "-"), getattr(args, name))
+    for name in ("pool", "gap"):
+        if not 0 < getattr(args, name) < float("inf"):
+            fail(f"--{name} is {getattr(args, name):g}: must be more than 0.")
+    if args.block_size is None:
+        args.block_size = 16
+    return args
+
+
+def main() -> int:
+    args = parse()
+    try:
+        policies = parse_policies(args.compare)
+        base = AsyncEngineArgs.from_cli_args(args)
+        model = model_of(base)
+        asks = turns(args, model.get_vocab_size())
+        longest = args.context + args.turns * args.message
+        blocks = round(args.pool * args.sessions * longest / args.block_size)
+        base = replace(base, num_gpu_blocks_override=blocks + 1)  # the null block
+        check_lengths(asks, base, model.max_model_len)
+        title = (
+            f"{args.sessions} conversations of {args.context:,} to {longest:,} tokens, "
+            f"{len(asks)} turns, {args.gap:g} s apart, in {blocks:,} blocks of "
+            f"{args.block_size} tokens"
+        )
+        print(f"{title}.\n", flush=True)
+        if args.out is not None:
+            args.out.mkdir(parents=True, exist_ok=True)
+        engines = {each.label: engine_of(base, each, 1.0) for each in policies}
+    except ValueError as error:
+        fail(" ".join(str(error).split()))
+    runs, status = run_all(Setting(title, asks, engines, ""), args.runs)
+    if runs:
+        write_table(runs, sys.stdout)
+    if runs and args.out is not None:
+        figures = as_json(runs, {"workload": title})
+        (args.out / "long-context.json").write_text(json.dumps(figures, indent=1))
+        draw(runs, args.out / "long-context.png", title)
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
