@@ -6,9 +6,7 @@ from fork.anchors import assignment
 from fork.edits import InsertAfter, InsertBefore, InsertFirst
 from fork.tree import EditedFile
 
-_NEW_BLOCKS = assignment(
-    "new_blocks", calling="self.coordinator.allocate_new_blocks"
-)
+_NEW_BLOCKS = assignment("new_blocks", calling="self.coordinator.allocate_new_blocks")
 _RELEASE = """if self.hole_filler is not None:
     self.hole_filler.release(request)
 """
@@ -49,8 +47,6 @@ FILE = EditedFile(
 """,
         ),
         InsertFirst("release", "KVCacheManager.free", _RELEASE),
-        InsertFirst(
-            "deferred release", "KVCacheManager.pop_blocks_for_free", _RELEASE
-        ),
+        InsertFirst("deferred release", "KVCacheManager.pop_blocks_for_free", _RELEASE),
     ),
 )

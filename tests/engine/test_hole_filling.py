@@ -61,9 +61,7 @@ def reports(
 
 
 def error(answer: Answer, cold: Answer) -> float:
-    return max(
-        abs(a - b) for a, b in zip(answer.logprobs, cold.logprobs, strict=True)
-    )
+    return max(abs(a - b) for a, b in zip(answer.logprobs, cold.logprobs, strict=True))
 
 
 def is_prefix_hit(pattern: tuple[int, ...]) -> bool:
@@ -108,7 +106,7 @@ def test_where_it_cannot_be_the_engine_says_so_and_serves(
     log = engines.run(
         log_of_engine,
         setups["hybrid"].model,
-        {"eviction_policy": "partial-compute"},
+        {"eviction_policy": "partial-compute", "num_gpu_blocks_override": 280},
     )
     (line,) = (text for level, text in log if "Holes in cached prefixes" in text)
     assert "several KV-cache groups" in line
@@ -117,5 +115,6 @@ def test_where_it_cannot_be_the_engine_says_so_and_serves(
 def test_where_it_is_required_and_cannot_be_the_engine_does_not_start(
     engines: EngineProcess, setups: dict[str, Setup]
 ) -> None:
+    settings = {"hole_filling": "require", "num_gpu_blocks_override": 280}
     with pytest.raises(RuntimeError, match="--hole-filling require: not with several"):
-        engines.run(log_of_engine, setups["hybrid"].model, {"hole_filling": "require"})
+        engines.run(log_of_engine, setups["hybrid"].model, settings)

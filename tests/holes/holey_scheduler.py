@@ -115,9 +115,7 @@ class HoleyScheduler:
     def cached(self, tokens: list[int]) -> list[KVCacheBlock | None]:
         """Of each full block of a prompt, the one that is found."""
         request = make_request("probe", tokens)
-        found = [
-            self.pool.get_cached_block(each, [0]) for each in request.block_hashes
-        ]
+        found = [self.pool.get_cached_block(each, [0]) for each in request.block_hashes]
         return [None if each is None else each[0] for each in found]
 
     def make_holes(self, tokens: list[int], places: Iterable[int]) -> None:
