@@ -32,7 +32,8 @@ class Engine(DrivenScheduler):
     """With time in the test's hands: a step takes as long as it says."""
 
     def __init__(self, **options: Any):
-        config = {"threaded": False} | options.pop("config", {})
+        plain = {"threaded": False, "candidates": ["lru", "s3fifo", "arc"]}
+        config = plain | options.pop("config", {})
         super().__init__(
             policy="adaptive",
             **{"num_blocks": 40, "eviction_config": config} | options,

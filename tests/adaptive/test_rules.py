@@ -19,8 +19,9 @@ from vllm.v1.core.eviction.rules import (
 
 
 def discounted(num_candidates: int = 2, **changes: float) -> Discounted:
-    """Half as much after each interval of ten seconds."""
-    return Discounted(num_candidates, **{"half_life": 10.0, "min_lead": 0.0} | changes)
+    """Half as much after each interval of ten seconds; one standard error."""
+    plain = {"half_life": 10.0, "errors": 1.0, "min_lead": 0.0}
+    return Discounted(num_candidates, **plain | changes)
 
 
 def feed(rule: Rule, *intervals: tuple[int, ...], live: int = 0) -> list[int]:

@@ -103,6 +103,9 @@ class HoleyScheduler:
         """What a router would get."""
         self.events += batch.events
 
+    def shutdown(self) -> None:
+        """The scheduler ends, and with it who is told of events."""
+
     def serve(self, name: str, tokens: list[int], outputs: int = 1) -> Request:
         """One request, by itself."""
         request = self.add(name, tokens, outputs)

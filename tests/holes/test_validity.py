@@ -18,6 +18,7 @@ from vllm._eviction_C import HoleRule, RecomputeCost
 from tests.holes.holey_scheduler import HoleyScheduler
 from tests.holes.slot_memory import WrongCache
 from vllm.v1.core.eviction.hole_filling import HoleFiller, Run
+from vllm.v1.core.eviction.registry import MANAGER, policy_names
 
 FAMILIES = 6
 REQUESTS = 400
@@ -81,6 +82,17 @@ def test_every_slot_is_read_for_the_prefix_it_was_computed_for(
     engine = make(policy)
     assert serve_much(engine, seed) > REQUESTS / 4
     assert engine.preemptions > 0
+
+
+@pytest.mark.parametrize("policy", [*policy_names(), MANAGER])
+def test_every_policy_bears_hits_behind_holes(
+    make: Callable[..., HoleyScheduler], policy: str
+) -> None:
+    engine = make(policy)
+    assert serve_much(engine, 4, requests=60) > 0
+    hooks = engine.scheduler.eviction
+    assert hooks is None or hooks.live_policy == hooks.live_label
+    engine.scheduler.shutdown()
 
 
 def test_also_where_some_runs_are_not_worth_it(
