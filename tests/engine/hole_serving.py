@@ -51,7 +51,9 @@ def fill_any_hole(llm: "LLM", budget: int = 1024) -> None:
     )
 
 
-def spoil(llm: "LLM", prompt: Prompt, places: tuple[int, ...]) -> None:
+def spoil(
+    llm: "LLM", prompt: Prompt, places: tuple[int, ...], evict: bool = True
+) -> None:
     """Evict blocks of a cached prompt, and overwrite what was in them."""
     from vllm.utils.hashing import sha256
     from vllm.v1.core.kv_cache_utils import get_request_block_hasher
@@ -71,7 +73,8 @@ def spoil(llm: "LLM", prompt: Prompt, places: tuple[int, ...]) -> None:
     found = [pool.get_cached_block(probe.block_hashes[place], [0]) for place in places]
     ids = {blocks[0].block_id for blocks in found if blocks is not None}
     assert len(ids) == len(places), "not cached"
-    pool.evict_blocks(ids)
+    if evict:
+        pool.evict_blocks(ids)
     runner = core.engine_core.model_executor.driver_worker.worker.model_runner
     for layer in runner.kv_caches:
         axis = list(layer.shape).index(pool.num_gpu_blocks)
@@ -111,6 +114,19 @@ def serve_all_patterns(
             report.filled[pattern] = ask(llm, prompts, NUM_TOKENS)
             check_idle(llm)
     return report
+
+
+def serve_with_noise(model: str, num_blocks: int, place: int) -> tuple[Answer, Answer]:
+    """Serve a prompt cold, and with noise in a block that counts as cached."""
+    (prompt,) = draw_prompts(1, num_blocks)
+    given = {"num_gpu_blocks_override": NUM_BLOCKS, "hole_filling": "require"}
+    with engine(model, **given) as llm:
+        fill_any_hole(llm)
+        (cold,) = ask(llm, [prompt], NUM_TOKENS)
+        spoil(llm, prompt, (0,))
+        spoil(llm, prompt, (place,), evict=False)
+        (noisy,) = ask(llm, [prompt], NUM_TOKENS)
+    return cold, noisy
 
 
 def log_of_engine(model: str, settings: dict[str, Any]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from tests.engine.hole_serving import (
     HoleReport,
     log_of_engine,
     serve_all_patterns,
+    serve_with_noise,
 )
 from tests.engine.serving import Answer, Setup
 
@@ -98,6 +99,16 @@ def test_all_but_the_holes_and_the_tail_was_cached(
 ) -> None:
     for pattern, (answer,) in reports("one at a time").filled.items():
         assert answer.num_cached == (FULL_BLOCKS - len(pattern)) * BLOCK_SIZE
+
+
+def test_a_hole_that_stays_open_would_show(
+    engines: EngineProcess, setups: dict[str, Setup]
+) -> None:
+    cold, noisy = engines.run(
+        serve_with_noise, setups["llama"].model, FULL_BLOCKS, FULL_BLOCKS - 2
+    )
+    assert noisy.num_cached == (FULL_BLOCKS - 1) * BLOCK_SIZE
+    assert noisy.tokens != cold.tokens
 
 
 def test_where_it_cannot_be_the_engine_says_so_and_serves(
