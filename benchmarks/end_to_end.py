@@ -58,8 +58,7 @@ from vllm.benchmarks.eviction.replay import Candidate, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.benchmarks.eviction.workload import Mix, Schedule, Workload
 from vllm.benchmarks.eviction.workloads import P1, constant, generate
-from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
-from vllm.v1.core.eviction.rules import Discounted
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig, default_rule
 
 AGENTS = Mix(0, 0, 100)
 SINGLES = Mix(75, 25, 0)
@@ -160,9 +159,12 @@ def simulated(
         prefill_rate=1 / (cost.token * speed_up),
         decode_seconds=0.0,
     )
-    candidates = [Candidate(name) for name in AdaptiveConfig().candidates]
+    names = AdaptiveConfig().candidates
+    candidates = [Candidate(name) for name in names]
     results = {name: replay(trace, pool, Candidate(name), service) for name in STATICS}
-    results["adaptive"] = replay_adaptive(trace, pool, candidates, Discounted, service)
+    results["adaptive"] = replay_adaptive(
+        trace, pool, candidates, default_rule(names), service
+    )
     tokens = int(trace.prompt_tokens.sum())
     return {
         name: (100 * each.hit_rate, tokens - each.hit_blocks * trace.block_size)

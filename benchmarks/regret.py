@@ -37,6 +37,7 @@ from vllm.benchmarks.eviction.replay import (
     replay,
     replay_adaptive,
 )
+from vllm.v1.core.eviction.adaptive_config import default_rule
 from vllm.v1.core.eviction.rules import Discounted, Paper, Rule, Window
 
 RULES: dict[str, Callable[[int, float], Rule]] = {
@@ -88,8 +89,9 @@ def run(task: Task) -> tuple[Task, dict[str, float], dict[str, int]]:
     for candidate in candidates:
         result = static(trace, preset.num_blocks, candidate)
         rates[candidate.name] = 100 * result.hit_rate
+    rules = RULES | {"discounted": default_rule(task.candidates)}
     for rule in task.rules:
-        result = adaptive(trace, preset.num_blocks, candidates, RULES[rule])
+        result = adaptive(trace, preset.num_blocks, candidates, rules[rule])
         rates[rule] = 100 * result.hit_rate
         switches[rule] = len(result.switches)
     return task, rates, switches

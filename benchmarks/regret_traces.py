@@ -23,7 +23,7 @@ from vllm._eviction_C import ServiceModel
 
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace_load import load_trace
-from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig, default_rule
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def run(task: Task) -> tuple[Task, Result]:
     if task.under in task.candidates:
         return task, replay(trace, task.pool, Candidate(task.under, {}), service)
     candidates = [Candidate(name, {}) for name in task.candidates]
-    rule = RULES[task.under]
+    rules = RULES | {"discounted": default_rule(task.candidates)}
+    rule = rules[task.under]
     return task, replay_adaptive(trace, task.pool, candidates, rule, service)
 
 

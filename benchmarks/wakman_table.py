@@ -11,7 +11,8 @@ Hit rates in percent, means over the seeds, of
     paper                WAKMan: whole windows of 900 s, a cold replay of each
     window               ours with `--eviction-window 900`, LRU and S3-FIFO
     discounted           our default rule, LRU and S3-FIFO
-    adaptive             the same with our default candidates, ARC among them
+    with arc             the same with ARC as a third candidate
+    adaptive             the product's default: gittins, LRU, S3-FIFO, ARC
     infinite             a cache that never evicts: what there is to win
 
 The mixes are shares of single-turn / multi-turn / agentic requests, one hour each. The
@@ -39,7 +40,7 @@ from command_line import (
 
 from vllm.benchmarks.eviction import workloads
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
-from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig, default_rule
 from vllm.v1.core.eviction.rules import Discounted, Paper, Window
 
 EVEN = workloads.EVEN
@@ -52,6 +53,7 @@ COLUMNS = (
     "paper",
     "window",
     "discounted",
+    "with arc",
     "adaptive",
     "infinite",
 )
@@ -108,13 +110,15 @@ def run(row: Row) -> tuple[Row, dict[str, float]]:
     lru = Candidate("lru", {})
     s3fifo = Candidate("s3fifo", {"promotion": preset.promotion})
     first = Candidate("s3fifo", {"promotion": 1})
-    defaults = [Candidate(name, {}) for name in AdaptiveConfig().candidates]
+    names = AdaptiveConfig().candidates
+    defaults = [Candidate(name, {}) for name in names]
     pool = preset.num_blocks
     rules = {
         "paper": (Paper, [lru, s3fifo]),
         "window": (Window, [lru, s3fifo]),
         "discounted": (Discounted, [lru, s3fifo]),
-        "adaptive": (Discounted, defaults),
+        "with arc": (Discounted, [lru, s3fifo, Candidate("arc", {})]),
+        "adaptive": (default_rule(names), defaults),
     }
     results = {
         "lru": static(trace, pool, lru),

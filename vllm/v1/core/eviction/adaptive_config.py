@@ -2,7 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """The parameters of `--eviction-policy adaptive`, its candidates and its rule."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -32,8 +34,9 @@ class AdaptiveConfig:
     """Seconds; `discounted`. Shorter follows the traffic sooner, longer is calmer."""
     interval: Annotated[float, Interval(gt=0)] = 10.0
     """Seconds between looks at the shadows."""
-    errors: Annotated[float, Interval(ge=0)] = 2.0
-    """Standard errors that a lead must exceed; `discounted`. More switches less."""
+    errors: Annotated[float, Interval(ge=0)] | None = None
+    """Standard errors that a lead must exceed; `discounted`. More switches less. By
+    default 1, and 2 with `gittins` among the candidates: see `default_errors`."""
     min_lead: Annotated[float, Interval(ge=0, lt=1)] = 0.005
     """Share of the tokens that a lead must exceed; `discounted`."""
     first_window: Annotated[float, Interval(gt=0)] = 60.0
@@ -130,6 +133,20 @@ def resolve_rule(config: AdaptiveConfig, window: float | None) -> str:
     return config.rule
 
 
+def default_errors(names: Iterable[str]) -> float:
+    """Standard errors that `discounted` asks for, by its candidates' policies.
+
+    `gittins` gives up hits now for hits later. After one error's worth of intervals the
+    others seem to lead, and it would be left too soon.
+    """
+    return 2.0 if "gittins" in names else 1.0
+
+
+def default_rule(names: Iterable[str]) -> Callable[[int, float], Rule]:
+    """What builds the default rule among candidates of these policies."""
+    return partial(Discounted, errors=default_errors(names))
+
+
 def make_rule(
     config: AdaptiveConfig, window: float | None, num_candidates: int, now: float
 ) -> Rule:
@@ -148,12 +165,16 @@ def make_rule(
         return Paper(num_candidates, now, length)
     if rule == "window":
         return Window(num_candidates, now, length, config.first_window)
+    errors = config.errors
+    if errors is None:
+        named = resolve_candidates(config.candidates)
+        errors = default_errors(candidate.name for candidate in named)
     return Discounted(
         num_candidates,
         now,
         config.half_life,
         config.interval,
-        config.errors,
+        errors,
         config.min_lead,
     )
 

@@ -101,7 +101,7 @@ class Discounted(Rule):
         now: float = 0.0,
         half_life: float = 60.0,
         interval: float = 10.0,
-        errors: float = 2.0,
+        errors: float = 1.0,
         min_lead: float = 0.005,
     ):
         super().__init__(num_candidates, now)
