@@ -18,6 +18,7 @@ from annotated_types import Ge, Interval, Lt
 
 from vllm.v1.core.eviction import config as eviction_config
 from vllm.v1.core.eviction.config import (
+    HOLE_FILLING,
     add_eviction_args,
     check_eviction_args,
     parse_config,
@@ -186,6 +187,7 @@ def parser() -> argparse.ArgumentParser:
             "trace_file": None,
         }.items()
     }
+    kwargs["hole_filling"] = {**text, "default": "auto", "choices": [*HOLE_FILLING]}
     add_eviction_args(made.add_argument_group("cache"), kwargs)
     return made
 
@@ -233,6 +235,12 @@ def test_a_config_for_another_policy(capsys):
     config = '{"small_ratio": 0.2}'
     said = refused(capsys, "--eviction-policy", "arc", "--eviction-config", config)
     assert said.startswith("vllm: error: Eviction policy 'arc' has no parameter")
+
+
+def test_another_way_of_hole_filling(capsys):
+    said = refused(capsys, "--hole-filling", "of")
+    assert "'of'" in said and "one of auto, off, require" in said
+    assert "Did you mean 'off'?" in said
 
 
 def test_a_config_without_a_policy_is_one_for_lru(capsys):
