@@ -166,8 +166,8 @@ class FreeQueue {
     }
     for (const Policy::Victim& victim : chosen_) verify(victim, residency);
   }
-  // The key will soon be pushed or admitted.
-  void prefetch(Key key) const { policy_->prefetch(key); }
+  // The block will soon be pushed.
+  void prefetch(Slot slot, Key key) const { policy_->prefetch(key, slot); }
 
   // All contents are gone. Free blocks keep their order and hold nothing.
   void reset() {
@@ -226,7 +226,7 @@ class FreeQueue {
   void copy_residents(Slot first, Slot last, std::vector<Resident>& out) {
     if (first == 0) {
       abandon_hand_over();
-      successor_.watch();
+      successor_.watch(num_slots());
     }
     const auto copy = [&](Slot slot) {
       const Key key = policy_->key_of(slot);
@@ -278,7 +278,7 @@ class FreeQueue {
   void admit(const Admission& request) {
     if (policy_->ghost_limit() > 0) {  // those that miss are looked up among the ghosts
       for (std::size_t i = 0; i < request.keys.size(); ++i) {
-        if (request.slots[i] == kNoSlot) policy_->prefetch(request.keys[i]);
+        if (request.slots[i] == kNoSlot) policy_->prefetch(request.keys[i], kNoSlot);
       }
     }
     guarded([&] { policy_->admit(request); });

@@ -73,7 +73,7 @@ class LiveQueue final : private Residency {
     released_.clear();
     for (nb::handle block : blocks) {
       released_.push_back(read(block));
-      queue_.prefetch(released_.back().key);
+      queue_.prefetch(released_.back().slot, released_.back().key);
     }
     for (const Released& block : released_) push(block);
   }
@@ -181,7 +181,8 @@ class LiveQueue final : private Residency {
     if (first == 0) {
       queue_.abandon_hand_over();
       discard_leftovers();
-      residents_.reserve(queue_.num_slots());  // growing would copy it within a step
+      // Growing would copy it within a step; what is released meanwhile is in it twice.
+      residents_.reserve(2 * std::size_t{queue_.num_slots()});
     }
     queue_.copy_residents(first, first + count, residents_);
     return first + count >= queue_.num_slots();

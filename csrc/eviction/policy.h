@@ -126,13 +126,16 @@ class Policy {
   // Puts a block that the snapshot knows in its place: at the back of its queue
   // when it is evictable, else only what was learnt of it.
   virtual void place(Slot slot, const Snapshot::Entry& entry, bool evictable) = 0;
+  // All blocks are placed: what was kept for that goes, at most `budget` blocks' worth of
+  // it. True when nothing is left. Whoever asks for a victim need not have called it.
+  virtual bool end_adoption(std::size_t /*budget*/) { return true; }
 
   // Keys are numbers up to `last`, so that what is kept by key can be a table. Before
   // the first block.
   virtual void number_keys(Key /*last*/) {}
 
-  // The key will soon be inserted or admitted.
-  virtual void prefetch(Key) const {}
+  // The key will soon be admitted; or released, then with the slot that it is in.
+  virtual void prefetch(Key, Slot) const {}
 
   // ---- Observer. ----
 

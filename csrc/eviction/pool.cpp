@@ -145,7 +145,7 @@ BlockInfo Pool::info_of(Serial serial, const Running& run, std::size_t i) const 
 // Tail first, as vLLM does.
 void Pool::release_all(Serial serial, const Running& run) {
   for (std::size_t i = run.slots.size(); i-- > 0;) {
-    if (i >= kAhead) policy_of().prefetch(policy_of().content(run.slots[i - kAhead]));
+    if (i >= kAhead) queue_.prefetch(run.slots[i - kAhead], policy_of().content(run.slots[i - kAhead]));
     release(run.slots[i], info_of(serial, run, i));
   }
 }

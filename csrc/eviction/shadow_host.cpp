@@ -76,8 +76,8 @@ std::optional<ShadowHost::Answer> ShadowHost::poll_answer() {
 void ShadowHost::ask_for_plan(std::size_t candidate, std::uint32_t num_slots, std::vector<Resident> residents) {
   {
     const std::lock_guard lock(mutex_);
-    if (plan_.has_value()) leftovers_.push_back({std::move(plan_->next), std::move(plan_->items), {}});
-    if (plan_request_.has_value()) leftovers_.push_back({nullptr, {}, std::move(plan_request_->residents)});
+    if (plan_.has_value()) leftovers_.push_back({std::move(plan_->next), std::move(plan_->items), {}, {}});
+    if (plan_request_.has_value()) leftovers_.push_back({nullptr, {}, std::move(plan_request_->residents), {}});
     plan_ = std::nullopt;
     plan_request_ = {++plans_, candidate, num_slots, std::move(residents)};
   }

@@ -18,6 +18,7 @@ class SlotLinks {
   explicit SlotLinks(std::uint32_t num_slots) : links_(num_slots, Link{kNoSlot, kNoSlot}) {}
 
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(links_.size()); }
+  void prefetch(Slot slot) const { __builtin_prefetch(&links_[slot]); }
 
  private:
   friend class SlotList;

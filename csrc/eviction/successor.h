@@ -18,16 +18,25 @@
 #include <vector>
 
 #include "hand_over.h"
+#include "key_index.h"
 #include "policy.h"
 
 namespace eviction {
+
+// A block that became evictable, at this time of the queue's clock.
+struct Arrival {
+  Slot slot;
+  std::uint64_t clock;
+  BlockInfo info;
+};
 
 // What a hand-over leaves behind: megabytes, to be freed where no one waits.
 struct Leftovers {
   std::unique_ptr<Policy> policy;
   std::vector<HandOverPlan::Item> plan;
   std::vector<Resident> residents;
-  bool empty() const { return policy == nullptr && plan.empty() && residents.empty(); }
+  std::vector<Arrival> arrivals;
+  bool empty() const { return policy == nullptr && plan.empty() && residents.empty() && arrivals.empty(); }
 };
 
 class Successor {
@@ -42,9 +51,10 @@ class Successor {
 
   // Residents are being copied, or a plan is waited for or carried out.
   bool watching() const { return watching_; }
-  void watch() {
+  void watch(std::uint32_t num_slots) {
     watching_ = true;
     failure_.clear();
+    arrivals_.reserve(num_slots);  // to grow would copy megabytes within a step
   }
   // All residents are copied, those that were released meanwhile twice: the plan will
   // be of now. Calls `copy` with each of the latter.
@@ -61,7 +71,6 @@ class Successor {
 
   // ---- What happens to the queue meanwhile. ----
 
-  // The block became evictable, at this time of the queue's clock.
   void released(Slot slot, std::uint64_t clock, const BlockInfo& info) {
     if (watching_) arrivals_.push_back({slot, clock, info});
   }
@@ -91,33 +100,34 @@ class Successor {
   bool work(std::size_t budget, Look look) {
     if (policy_ != nullptr) {
       guarded([&] {
-        for (; budget > 0 && placed_ < plan_.size(); --budget) place(plan_[placed_++], look);
+        for (; budget > 0 && placed_ < plan_.size(); --budget) {
+          if (placed_ + kAhead < plan_.size()) {
+            const HandOverPlan::Item& later = plan_[placed_ + kAhead];
+            policy_->prefetch(later.entry.key, later.slot);
+          }
+          place(plan_[placed_++], look);
+        }
         for (; budget > 0 && arrived_ < arrivals_.size(); --budget) enter(arrivals_[arrived_++], look);
+        if (budget > 0) ended_ = policy_->end_adoption(budget);
       });
     }
     if (!failure_.empty()) throw BrokenInvariant(std::exchange(failure_, {}).c_str());
-    return policy_ != nullptr && placed_ == plan_.size() && arrived_ == arrivals_.size();
+    return policy_ != nullptr && ended_ && placed_ == plan_.size() && arrived_ == arrivals_.size();
   }
   std::uint32_t size() const { return policy_->size(); }
   std::unique_ptr<Policy> take_over() { return std::move(policy_); }
 
   // Back to the start. Returns what was made for nothing, or has served.
   Leftovers end() {
-    Leftovers leftovers{std::move(policy_), std::move(plan_), {}};
+    Leftovers leftovers{std::move(policy_), std::move(plan_), {}, std::move(arrivals_)};
     plan_ = {};
     arrivals_ = {};
     placed_ = arrived_ = 0;
-    watching_ = false;
+    watching_ = ended_ = false;
     return leftovers;
   }
 
  private:
-  struct Arrival {
-    Slot slot;
-    std::uint64_t clock;
-    BlockInfo info;
-  };
-
   bool waits(std::uint64_t clock) const { return clock > reached_; }
 
   template <typename Look>
@@ -165,6 +175,7 @@ class Successor {
   std::vector<Arrival> arrivals_;
   std::size_t placed_ = 0;
   std::size_t arrived_ = 0;
+  bool ended_ = false;         // all that the policy kept for the hand-over is gone
   std::uint64_t reached_ = 0;  // releases up to this clock are in the plan, or have entered
   std::string failure_;
 };

@@ -339,6 +339,28 @@ def test_a_reset_in_each_phase(name: str):
     assert phases == {"COPY", "PLAN", "PLACE"}
 
 
+def test_a_step_whose_time_is_spent_does_no_other_piece():
+    """What comes out is the same, after more steps."""
+
+    def steps(seconds: float) -> tuple[int, list[int]]:
+        traffic = LiveTraffic(["lru", "gittins"], 40)
+        requests(traffic, seed=7, number=60)
+        while traffic.running:
+            traffic.finish(Event("finish", 0, 1, 0))
+        times = {"SECONDS_IN_A_STEP": seconds, "_PIECE": 2}
+        with slices(32, 32), mock.patch.multiple(hand_over, **times):
+            switch = HandOver(traffic.queue, 1)
+            unfinished = sum(1 for _ in iter(switch.advance, True))
+        traffic.check()
+        return unfinished, traffic.order()
+
+    few, order = steps(seconds=3600.0)
+    many, the_same = steps(seconds=0.0)
+    assert order == the_same and len(order) > 8
+    # 41 slots are copied in pieces of four; no block is placed with another four.
+    assert few <= 4 and many >= 41 // 4 + len(order) // 4
+
+
 def test_the_second_of_two_switches_counts():
     """Also when the plan for the first is still to come, or there already."""
     for steps in range(12):

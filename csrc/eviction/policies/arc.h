@@ -72,7 +72,7 @@ class Arc final : public Policy {
     unlearn(slot);
   }
   void number_keys(Key last) override { ghosts_.number_keys(last); }
-  void prefetch(Key key) const override { ghosts_.prefetch(key); }
+  void prefetch(Key key, Slot) const override { ghosts_.prefetch(key); }
   void disown(Key key) override {
     if (const GhostStore::Ghost ghost = ghosts_.find(key)) (b1_.owns(ghost) ? b1_ : b2_).erase(ghost);
   }

@@ -62,7 +62,10 @@ class Gittins final : public Policy {
   void clear() override;
   void check() const override;
   void number_keys(Key last) override { ghosts_.number_keys(last); }
-  void prefetch(Key key) const override { ghosts_.prefetch(key); }
+  void prefetch(Key key, Slot slot) const override {
+    ghosts_.prefetch(key);
+    if (slot != kNoSlot) tree_.prefetch(slot);
+  }
 
   std::vector<double> model() const override;
   bool load_model(std::span<const double> model) override;
@@ -71,6 +74,7 @@ class Gittins final : public Policy {
   Snapshot snapshot() const override;
   void adopt_history(const Snapshot& snapshot) override;
   void place(Slot slot, const Snapshot::Entry& entry, bool evictable) override;
+  bool end_adoption(std::size_t budget) override;
 
   void admit(const Admission& request) override;
   void finish(Serial serial, std::span<const Key> cached, double now) override;
@@ -88,6 +92,7 @@ class Gittins final : public Policy {
   static constexpr std::uint32_t kKeys = 4;             // of a segment that is gone, about
   static constexpr std::size_t kMostGone = 8;           // blocks that are remembered, in pools
   static constexpr std::uint32_t kUnplaced = 1u << 30;  // on no known path
+  static constexpr std::size_t kEdgesAtOnce = 1024;     // half a millisecond
 
   // ---- Releases: from the first until anything else happens. ----
 
@@ -112,6 +117,12 @@ class Gittins final : public Policy {
   void retire_if_empty(Id id);
   void settle(Slot slot);
   void reset(Slot slot) { uncover(tree_.empty(slot)); }
+  void fetch(Slot slot) const {
+    if (slot == kNoSlot) return;
+    tree_.prefetch(slot);
+    links_.prefetch(slot);
+    __builtin_prefetch(&keys_[slot]);
+  }
   void returned(Id id, std::uint32_t count, gittins::CountsByAge& counts);
 
   // ---- Ghosts. ----
@@ -132,8 +143,6 @@ class Gittins final : public Policy {
   void use_hits(const Admission& request, gittins::Request& admitted, std::uint32_t hits, bool continues);
   void use_ghosts(const Admission& request, gittins::Request& admitted, bool continues);
 
-  void forget_adopted();
-
   gittins::HazardModel hazard_;
   gittins::BlockTree tree_;
   gittins::SegmentTable segments_;
@@ -146,6 +155,7 @@ class Gittins final : public Policy {
   std::size_t gone_ = 0;    // blocks, of all segments
   double mean_size_ = 0.0;  // of a segment when it is released
   double now_ = 0.0;
+  double due_ = 0.0;  // no segment passes an edge before
   std::uint32_t tickets_ = 0;
   gittins::CountsByAge hits_{};  // blocks, since construction
   gittins::CountsByAge ghost_returns_{};
@@ -163,7 +173,7 @@ class Gittins final : public Policy {
   std::vector<Found> found_;  // scratch
 
   struct Adopted;
-  std::unique_ptr<Adopted> adopted_;  // of a snapshot, until the first victim
+  std::unique_ptr<Adopted> adopted_;  // of a snapshot, until its blocks are placed
 };
 
 }  // namespace eviction

@@ -87,7 +87,7 @@ class LeCaR final : public Policy {
     if (const GhostStore::Ghost ghost = ghost_store_.find(key)) history_of(ghost).erase(ghost);
   }
   void number_keys(Key last) override { ghost_store_.number_keys(last); }
-  void prefetch(Key key) const override { ghost_store_.prefetch(key); }
+  void prefetch(Key key, Slot) const override { ghost_store_.prefetch(key); }
 
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> out;

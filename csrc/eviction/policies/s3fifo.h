@@ -83,7 +83,7 @@ class S3Fifo final : public Policy {
   }
   void disown(Key key) override { ghosts_.erase(key); }
   void number_keys(Key last) override { ghost_store_.number_keys(last); }
-  void prefetch(Key key) const override { ghost_store_.prefetch(key); }
+  void prefetch(Key key, Slot) const override { ghost_store_.prefetch(key); }
 
   std::vector<Slot> peek(std::size_t n) const override;
 

@@ -79,7 +79,7 @@ class WorkloadAware final : public Policy {
     unlearn(slot);
   }
   void disown(Key key) override { ghosts_.erase(key); }
-  void prefetch(Key key) const override { ghost_store_.prefetch(key); }
+  void prefetch(Key key, Slot) const override { ghost_store_.prefetch(key); }
 
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> out;

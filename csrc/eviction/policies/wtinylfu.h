@@ -84,7 +84,7 @@ class WTinyLfu final : public Policy {
     queues_.drop(slot);
     unlearn(slot);
   }
-  void prefetch(Key key) const override { sketch_.prefetch(key); }
+  void prefetch(Key key, Slot) const override { sketch_.prefetch(key); }
 
   std::vector<Slot> peek(std::size_t n) const override;
 

@@ -142,6 +142,7 @@ void Gittins::adopt_history(const Snapshot& snapshot) {
   if (snapshot.scalars.size() < learnt) return;  // of a policy that learnt nothing
   Reader in(snapshot.scalars.data());
   now_ = in.number();
+  due_ = now_;
   mean_size_ = in.number();
   in.into(tickets_);
   const auto num_segments = static_cast<std::size_t>(in.number());
@@ -183,7 +184,7 @@ void Gittins::adopt_history(const Snapshot& snapshot) {
     const Key child = in.key();
     const Key parent = in.key();
     adopted_->parents[child] = parent;
-    if (parent != kNoKey) adopted_->waiting[parent];
+    if (parent != kNoKey) adopted_->awaited[parent];
   }
 }
 
@@ -218,34 +219,43 @@ void Gittins::place(Slot slot, const Snapshot::Entry& entry, bool evictable) {
   }
   if (adopted_ != nullptr) {
     if (const auto found = adopted_->parents.find(entry.key); found != adopted_->parents.end()) {
-      const auto parent = adopted_->placed.find(found->second);
-      if (parent != adopted_->placed.end()) {
-        tree_.link(slot, parent->second);
-        if (tree_[parent->second].evictable) refresh(tree_[parent->second].segment);
-      } else if (found->second != kNoKey) {
-        adopted_->waiting[found->second].push_back(slot);
+      const auto parent = adopted_->awaited.find(found->second);
+      if (parent == adopted_->awaited.end()) {
+        // It has none.
+      } else if (const Slot above = parent->second.slot; above != kNoSlot) {
+        tree_.link(slot, above);
+        if (tree_[above].evictable) refresh(tree_[above].segment);
+      } else {
+        parent->second.children.push_back(slot);
       }
     }
-    if (const auto children = adopted_->waiting.find(entry.key); children != adopted_->waiting.end()) {
-      adopted_->placed[entry.key] = slot;
-      for (const Slot child : children->second) {
+    if (const auto awaited = adopted_->awaited.find(entry.key); awaited != adopted_->awaited.end()) {
+      awaited->second.slot = slot;
+      for (const Slot child : awaited->second.children) {
         const auto parent = knows(child) ? adopted_->parents.find(keys_[child]) : adopted_->parents.end();
         if (parent != adopted_->parents.end() && parent->second == entry.key) tree_.link(child, slot);
       }
-      children->second.clear();
+      awaited->second.children.clear();
     }
   }
   if (evictable) refresh(block.segment);
 }
 
-// The hand-over is over: what has no block here by now gets none.
-void Gittins::forget_adopted() {
-  for (const Id id : adopted_->segments) {
+// A segment that has no block here by now gets none.
+bool Gittins::end_adoption(std::size_t budget) {
+  if (adopted_ == nullptr) return true;
+  adopted_->placing = true;
+  for (; budget > 0 && adopted_->let_go < adopted_->segments.size(); --budget) {
+    const Id id = adopted_->segments[adopted_->let_go++];
     if (id == kNone || !segments_[id].adopted) continue;
     segments_[id].adopted = false;
     retire_if_empty(id);
   }
+  for (; budget > 0 && !adopted_->parents.empty(); --budget) adopted_->parents.erase(adopted_->parents.begin());
+  for (; budget > 0 && !adopted_->awaited.empty(); --budget) adopted_->awaited.erase(adopted_->awaited.begin());
+  if (budget == 0) return false;
   adopted_.reset();
+  return true;
 }
 
 }  // namespace eviction

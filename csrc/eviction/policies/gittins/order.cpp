@@ -6,6 +6,7 @@
 #include "../gittins.h"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -85,7 +86,7 @@ void Gittins::disown(Key key) {
 Slot Gittins::choose() {
   if (heap_.empty()) return kNoSlot;
   close();
-  if (adopted_ != nullptr) forget_adopted();
+  if (adopted_ != nullptr) end_adoption(std::numeric_limits<std::size_t>::max());
   const Id id = heap_.top();
   const bool blocked = heap_.rank_at(0).blocked;
   Segment& segment = segments_[id];
@@ -98,7 +99,7 @@ Slot Gittins::choose() {
     remember(id, keys_[slot], place);
   }
   const Slot next = segment.chain.front();
-  if (next != kNoSlot) tree_.prefetch(next);
+  if (next != kNoSlot) fetch(segment.chain.next(next));  // what the choice after the next reads
   const Slot parent = tree_.empty(slot);
   // Mostly the segment stays on top, and nothing has to move.
   if (blocked || parent != next || parent == kNoSlot || tree_[parent].children > 0) {
@@ -176,7 +177,7 @@ void Gittins::clear() {
   ghost_returns_.fill(0);
   evictions_.fill(0);
   gone_ = 0;
-  mean_size_ = now_ = 0.0;
+  mean_size_ = now_ = due_ = 0.0;
   releasing_ = false;
   open_ = kNone;
   path_left_ = 0;
@@ -202,6 +203,7 @@ void Gittins::check() const {
     });
     require(members[id] == segment.chain.size() + segment.taken, "gittins: a segment has another size");
     require(heap_.contains(id) == !segment.chain.empty(), "gittins: the heap has other segments");
+    require(!segment.adopted || adopted_ != nullptr, "gittins: a segment waits for blocks that will not come");
     require((segment.num_keys == 0) == (segment.gone == 0), "gittins: keys of no block, or a block without keys");
     free += segment.chain.size();
     gone += segment.gone;
