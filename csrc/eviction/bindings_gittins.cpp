@@ -66,8 +66,7 @@ void bind_gittins(nb::module_& parent) {
       .def(
           "hazards",
           [](const HazardModel& model, const Covariates& x) {
-            Hazards out;
-            model.hazards(x, 0, out);
+            const Hazards out = model.hazards(x);
             return std::vector<double>(out.begin(), out.end());
           },
           "x"_a)
@@ -83,9 +82,8 @@ void bind_gittins(nb::module_& parent) {
       "gittins_index",
       [](const std::vector<double>& hazards, int from) {
         if (hazards.size() != gittins::kBuckets) throw std::invalid_argument("a hazard for each bucket");
-        Hazards plain;
-        std::copy(hazards.begin(), hazards.end(), plain.begin());
-        return gittins::gittins_index(plain, Ages(), checked_bucket(from));
+        const auto hazard_of = [&](int bucket) { return hazards[static_cast<std::size_t>(bucket)]; };
+        return gittins::gittins_index(hazard_of, Ages(), checked_bucket(from));
       },
       "hazards"_a, "from_bucket"_a = 0);
 

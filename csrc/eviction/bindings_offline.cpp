@@ -119,6 +119,7 @@ void bind_simulator(nb::module_& module) {
           },
           "shadows"_a, "candidate"_a)
       .def("report", [](Replay& replay) { return replay.simulator.pool().queue().policy().report(); })
+      .def("snapshot", [](Replay& replay) { return to_plain(replay.simulator.pool().queue().policy().snapshot()); })
       .def("check", [](Replay& replay) { replay.simulator.pool().check(); });
 }
 

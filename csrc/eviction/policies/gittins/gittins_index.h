@@ -17,18 +17,23 @@
 
 namespace eviction::gittins {
 
-// In returns a second. `hazards[from]` and all after it are read. In a bucket with a
-// return the group is held for half of the bucket, on average.
-inline double gittins_index(const Hazards& hazards, const Ages& ages, int from) {
+// In returns a second. `hazard_of` is asked for the buckets from `from` on, in order. In a
+// bucket with a return the group is held for half of the bucket, on average. The time to
+// give up is mostly near: once the return of all that is left would not raise the best, if
+// it came at no cost, nothing can, and the rest is not looked at.
+template <typename HazardOf>
+double gittins_index(HazardOf hazard_of, const Ages& ages, int from) {
   double stays = 1.0;
   double returns = 0.0;
   double held = 0.0;
   double best = 0.0;
   for (int bucket = from; bucket < kBuckets; ++bucket) {
-    returns += stays * hazards[bucket];
-    held += stays * ages.length(bucket) * (1.0 - hazards[bucket] / 2.0);
-    stays *= 1.0 - hazards[bucket];
+    const double hazard = hazard_of(bucket);
+    returns += stays * hazard;
+    held += stays * ages.length(bucket) * (1.0 - hazard / 2.0);
+    stays *= 1.0 - hazard;
     best = std::max(best, returns / held);
+    if (returns + stays <= best * held) break;
   }
   return best;
 }

@@ -80,18 +80,31 @@ class HazardModel {
   double hazard(const Covariates& x, int bucket) const {
     return chance(sum(x, bucket / kZoneLength) + at_bucket(x, bucket));
   }
-  // The same for this bucket and all after it. What depends on the zone only is summed
-  // once for each zone.
-  void hazards(const Covariates& x, int from, Hazards& out) const {
-    int zone = -1;
-    double shared = 0.0;
-    for (int bucket = from; bucket < kBuckets; ++bucket) {
-      if (bucket / kZoneLength != zone) {
-        zone = bucket / kZoneLength;
-        shared = sum(x, zone);
+  // The same for one bucket after the other. What depends on the zone only is summed once
+  // for each zone.
+  class HazardOf {
+   public:
+    HazardOf(const HazardModel& model, const Covariates& x) : model_(&model), x_(&x) {}
+    double operator()(int bucket) {
+      if (bucket / kZoneLength != zone_) {
+        zone_ = bucket / kZoneLength;
+        of_zone_ = model_->sum(*x_, zone_);
       }
-      out[bucket] = chance(shared + at_bucket(x, bucket));
+      return chance(of_zone_ + model_->at_bucket(*x_, bucket));
     }
+
+   private:
+    const HazardModel* model_;
+    const Covariates* x_;
+    int zone_ = -1;
+    double of_zone_ = 0.0;
+  };
+  HazardOf hazard_of(const Covariates& x) const { return {*this, x}; }
+  Hazards hazards(const Covariates& x) const {
+    Hazards out;
+    HazardOf hazard = hazard_of(x);
+    for (int bucket = 0; bucket < kBuckets; ++bucket) out[bucket] = hazard(bucket);
+    return out;
   }
 
   // Saw a group in the bucket: did it return there? `weight` is 0 or more.

@@ -60,12 +60,12 @@ std::map<std::string, std::vector<double>> Gittins::report() const {
     learnt.uses = example.uses;
     learnt.branches = example.branches;
     if (example.gap > 0.0) learnt.gap = Attributes::gap_of(example.gap);
-    gittins::Hazards hazards;
-    hazard_.hazards(describe(learnt, false), 0, hazards);
+    const gittins::Hazards hazards = hazard_.hazards(describe(learnt, false));
     out[std::string("hazard, ") + example.name].assign(hazards.begin(), hazards.end());
     std::vector<double>& index = out[std::string("index, ") + example.name];
     for (int bucket = 0; bucket < gittins::kBuckets; ++bucket) {
-      index.push_back(gittins::gittins_index(hazards, hazard_.ages(), bucket));
+      const auto hazard_of = [&](int later) { return hazards[static_cast<std::size_t>(later)]; };
+      index.push_back(gittins::gittins_index(hazard_of, hazard_.ages(), bucket));
     }
   }
   return out;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "../gittins.h"
 
@@ -149,13 +150,26 @@ void Gittins::finish(Serial serial, std::span<const Key> cached, double now) {
   releasing_ = true;
 }
 
+// After a long pause every segment has passed an edge, or many: they are worked off over
+// the next calls, each edge in its turn, so that no step of the scheduler waits for all.
 void Gittins::advance(double now) {
   close();
   now_ = std::max(now_, now);
+  if (now_ < due_) return;
+  due_ = std::numeric_limits<double>::infinity();
+  std::size_t left = kEdgesAtOnce;
   for (int bucket = 1; bucket < gittins::kBuckets; ++bucket) {
     for (Id id = timers_.first(bucket); id != kNone; id = timers_.first(bucket)) {
       Segment& segment = segments_[id];
-      if (segment.birth + hazard_.ages().edge(bucket) > now_) break;
+      const double passes = segment.birth + hazard_.ages().edge(bucket);
+      if (passes > now_) {
+        due_ = std::min(due_, passes);
+        break;
+      }
+      if (left-- == 0) {
+        due_ = now_;
+        return;
+      }
       timers_.stop(id);
       hazard_.learn(segment.x, bucket - 1, false, segment.weight);
       segment.bucket = static_cast<std::int8_t>(bucket);

@@ -75,6 +75,7 @@ Gittins::Id Gittins::open_segment(Slot slot, std::uint32_t place) {
   }
   segment.index = index_of(segment);
   timers_.start(id, 1);
+  due_ = std::min(due_, segment.birth + hazard_.ages().edge(1));
   complete_segment();
   open_ = id;
   return id;
@@ -145,9 +146,7 @@ gittins::Covariates Gittins::describe(const Attributes& learnt, bool placed) con
 }
 
 float Gittins::index_of(const Segment& segment) const {
-  gittins::Hazards hazards;
-  hazard_.hazards(segment.x, segment.bucket, hazards);
-  return static_cast<float>(gittins::gittins_index(hazards, hazard_.ages(), segment.bucket));
+  return static_cast<float>(gittins::gittins_index(hazard_.hazard_of(segment.x), hazard_.ages(), segment.bucket));
 }
 
 void Gittins::refresh(Id id) {
@@ -198,10 +197,12 @@ void Gittins::remember(Id id, Key key, std::uint32_t place) {
   segment.first_gone = place;
   ++segment.gone;
   ++gone_;
+  const bool too_many = gone_ > kMostGone * num_slots();
+  const bool keeps = segment.num_keys == 0 || gittins::GhostKeys::keeps(segment, place, segment.end - place);
+  if (!too_many && !keeps) return;
   ++segment.taken;  // so that it is not retired meanwhile
   while (gone_ > kMostGone * num_slots() && ghosts_.oldest()) forget_ghost(ghosts_.oldest());
-  const std::uint32_t from_end = segment.end - place;
-  if (segment.num_keys == 0 || gittins::GhostKeys::keeps(segment, place, from_end)) {
+  if (segment.num_keys == 0 || keeps) {
     if (const Ghost stale = ghosts_.find(key)) forget_ghost(stale);
     if (ghosts_.full()) forget_ghost(ghosts_.oldest());
     if (segment.gone == 0) {  // with its last key
