@@ -79,6 +79,7 @@ nb::dict traits_of(const Policy& policy) {
   out["needs_cost"] = traits.needs_cost;
   out["offline"] = traits.offline;
   out["moves_on_hit"] = traits.moves_on_hit;
+  out["fills_holes"] = traits.fills_holes;
   return out;
 }
 
@@ -91,7 +92,9 @@ void bind_policy(nb::module_& module) {
             new (self) RecomputeCost{per_token, per_window_token, window};
           },
           "per_token"_a = 0.0f, "per_window_token"_a = 0.0f, "window"_a = 0)
-      .def("__call__", &RecomputeCost::operator(), "depth"_a);
+      .def("__call__", &RecomputeCost::operator(), "depth"_a)
+      .def("of_prefix", &RecomputeCost::of_prefix, "blocks"_a, "block_size"_a,
+           "Of the first blocks of a prompt together.");
 
   nb::class_<Policy>(module, "Policy", "One eviction policy with its order of blocks; see csrc/eviction/policy.h.")
       .def_prop_ro("num_slots", &Policy::num_slots)
@@ -224,6 +227,7 @@ void bind_queue(nb::module_& module) {
       .def_prop_ro("num_ghosts", [](LiveQueue& live) { return live.queue().policy().num_ghosts(); })
       .def_prop_ro("ghost_limit", [](LiveQueue& live) { return live.queue().policy().ghost_limit(); })
       .def_prop_ro("observes_finish", [](LiveQueue& live) { return live.queue().policy().traits().needs_structure; })
+      .def_prop_ro("fills_holes", [](LiveQueue& live) { return live.queue().policy().traits().fills_holes; })
       .def_prop_ro("failure", [](LiveQueue& live) { return live.queue().failure(); });
 }
 
@@ -235,9 +239,9 @@ NB_MODULE(_eviction_C, module) {
   // A server that exits with its engine alive leaks nothing that matters.
   nanobind::set_leak_warnings(false);
   eviction::bind_policy(module);
+  eviction::bind_holes(module);
   eviction::bind_shadow_host(module);
   eviction::bind_queue(module);
   eviction::bind_offline(module);
   eviction::bind_gittins(module);
-  eviction::bind_holes(module);
 }

@@ -36,13 +36,13 @@ std::span<const T> view(const Column<T>& column) {
 struct Replay {
   Replay(Column<double> arrivals, Column<std::uint32_t> prompt_tokens, Column<std::uint32_t> output_tokens,
          Column<std::uint64_t> offsets, Column<Key> keys, std::uint32_t block_size, std::unique_ptr<Policy> policy,
-         ServiceModel service, RecomputeCost cost, Key last_key)
+         ServiceModel service, RecomputeCost cost, Key last_key, const std::optional<HoleRule>& holes)
       : arrivals(std::move(arrivals)),
         prompt_tokens(std::move(prompt_tokens)),
         output_tokens(std::move(output_tokens)),
         offsets(std::move(offsets)),
         keys(std::move(keys)),
-        simulator(checked_view(last_key), block_size, std::move(policy), service, cost) {}
+        simulator(checked_view(last_key), block_size, std::move(policy), service, cost, holes) {}
 
   TraceView checked_view(Key last_key) const {
     const std::size_t n = arrivals.size();
@@ -72,6 +72,9 @@ nb::dict counts_of(const Replay& replay) {
   out["refused"] = counts.refused;
   out["waited"] = counts.waited;
   out["free_blocks"] = counts.free_blocks;
+  out["saved"] = counts.saved;
+  out["filled_holes"] = counts.filled_holes;
+  out["filled_blocks"] = counts.filled_blocks;
   return out;
 }
 
@@ -90,9 +93,10 @@ void bind_simulator(nb::module_& module) {
 
   nb::class_<Replay>(module, "Simulator", "Replays a trace on the pool model; see csrc/eviction/simulator.h.")
       .def(nb::init<Column<double>, Column<std::uint32_t>, Column<std::uint32_t>, Column<std::uint64_t>, Column<Key>,
-                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel, RecomputeCost, Key>(),
+                    std::uint32_t, std::unique_ptr<Policy>, ServiceModel, RecomputeCost, Key,
+                    const std::optional<HoleRule>&>(),
            "arrivals"_a, "prompt_tokens"_a, "output_tokens"_a, "offsets"_a, "keys"_a, "block_size"_a, "policy"_a,
-           "service"_a = ServiceModel{}, "cost"_a = RecomputeCost{}, "last_key"_a = kNoKey)
+           "service"_a = ServiceModel{}, "cost"_a = RecomputeCost{}, "last_key"_a = kNoKey, "holes"_a = nb::none())
       .def(
           "attach", [](Replay& replay, ShadowSet* shadows) { replay.simulator.attach(shadows); }, "shadows"_a.none(),
           nb::keep_alive<1, 2>(), "Feed these shadows from now on.")
@@ -109,6 +113,9 @@ void bind_simulator(nb::module_& module) {
       .def_prop_ro(
           "hits", [](const Replay& replay) { return to_numpy(replay.simulator.hits()); },
           "uint32 (requests,); blocks that each request hit. A copy.")
+      .def_prop_ro(
+          "holes", [](const Replay& replay) { return to_numpy(replay.simulator.holes()); },
+          "uint32 (requests,); runs of full prompt blocks that each request computed. A copy.")
       .def_prop_ro("evictions", [](Replay& replay) { return replay.simulator.pool().queue().evictions(); })
       .def_prop_ro("ghost_hits", [](Replay& replay) { return replay.simulator.pool().queue().ghost_hits(); })
       .def_prop_ro("bytes", [](Replay& replay) { return replay.simulator.pool().bytes(); })
@@ -128,8 +135,10 @@ void bind_pool(nb::module_& module) {
       .def(
           "__init__",
           [](Pool* self, std::unique_ptr<Policy> policy, const Windows& windows, std::uint32_t block_size,
-             RecomputeCost cost) { new (self) Pool(std::move(policy), {windows, block_size, cost}); },
-          "policy"_a, "windows"_a = Windows{0}, "block_size"_a = 1, "cost"_a = RecomputeCost{})
+             RecomputeCost cost, const std::optional<HoleRule>& holes) {
+            new (self) Pool(std::move(policy), {windows, block_size, cost, holes});
+          },
+          "policy"_a, "windows"_a = Windows{0}, "block_size"_a = 1, "cost"_a = RecomputeCost{}, "holes"_a = nb::none())
       .def_prop_ro("num_blocks", &Pool::num_blocks)
       .def_prop_ro("num_free", &Pool::num_free)
       .def_prop_ro("bytes", &Pool::bytes)
@@ -142,9 +151,10 @@ void bind_pool(nb::module_& module) {
           [](Pool& pool, Serial serial, const std::vector<Key>& keys, std::uint32_t limit, std::uint32_t num_blocks,
              double now) {
             const Pool::Admitted admitted = pool.admit(serial, keys, limit, num_blocks, now);
-            return std::pair(admitted.hits, admitted.fits);
+            return std::tuple(admitted.hits, admitted.fits, admitted.holes, admitted.hole_blocks, admitted.saved);
           },
-          "serial"_a, "keys"_a, "limit"_a, "num_blocks"_a, "now"_a, "Return (hits, whether it fits).")
+          "serial"_a, "keys"_a, "limit"_a, "num_blocks"_a, "now"_a,
+          "Return (hits, whether it fits, holes before the last hit, blocks in them, cost of the hits).")
       .def(
           "grow",
           [](Pool& pool, Serial serial, std::uint32_t num_blocks, const std::vector<Key>& keys) {
@@ -165,15 +175,18 @@ void bind_shadow_set(nb::module_& module) {
           "__init__",
           [](ShadowSet* self, std::uint32_t num_blocks, std::uint32_t block_size,
              const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows,
-             RecomputeCost cost) {
+             RecomputeCost cost, const std::optional<HoleRule>& holes) {
             std::vector<Candidate> plain;
             for (const auto& [name, parameters] : candidates) plain.push_back({name, parameters});
-            new (self) ShadowSet(num_blocks, block_size, std::move(plain), windows, cost);
+            new (self) ShadowSet(num_blocks, block_size, std::move(plain), windows, cost, holes);
           },
-          "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "cost"_a = RecomputeCost{})
+          "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "cost"_a = RecomputeCost{},
+          "holes"_a = nb::none())
       .def("number_keys", &ShadowSet::number_keys, "last_key"_a, "All keys are numbers up to this one.")
       .def_prop_ro("query_tokens", [](ShadowSet& set) { return set.counts().query_tokens; })
       .def_prop_ro("hit_tokens", [](ShadowSet& set) { return set.counts().hit_tokens; })
+      .def_prop_ro("query_cost", [](ShadowSet& set) { return set.counts().query_cost; })
+      .def_prop_ro("saved", [](ShadowSet& set) { return set.counts().saved; })
       .def_prop_ro("requests", [](ShadowSet& set) { return set.counts().requests; })
       .def_prop_ro("bytes", &ShadowSet::bytes)
       .def("check", [](ShadowSet& set) {

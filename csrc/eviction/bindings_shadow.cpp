@@ -14,15 +14,16 @@ void bind_shadow_host(nb::module_& module) {
           "__init__",
           [](ShadowHost* self, std::uint32_t num_blocks, std::uint32_t block_size,
              const std::vector<std::pair<std::string, Parameters>>& candidates, const Windows& windows, bool threaded,
-             bool record_window, std::size_t max_pending_words, RecomputeCost cost) {
+             bool record_window, std::size_t max_pending_words, RecomputeCost cost,
+             const std::optional<HoleRule>& holes) {
             std::vector<Candidate> plain;
             for (const auto& [name, parameters] : candidates) plain.push_back({name, parameters});
             new (self) ShadowHost(num_blocks, block_size, std::move(plain), windows,
-                                  {threaded, record_window, max_pending_words}, cost);
+                                  {threaded, record_window, max_pending_words}, cost, holes);
           },
           "num_blocks"_a, "block_size"_a, "candidates"_a, "windows"_a = Windows{0}, "threaded"_a = true,
           "record_window"_a = false, "max_pending_words"_a = ShadowHost::Options{}.max_pending_words,
-          "cost"_a = RecomputeCost{})
+          "cost"_a = RecomputeCost{}, "holes"_a = nb::none())
       .def(
           "admit",
           [](ShadowHost& host, Serial serial, const std::vector<Key>& keys, std::uint32_t prompt_tokens,
@@ -40,12 +41,14 @@ void bind_shadow_host(nb::module_& module) {
       .def("mark", &ShadowHost::mark, "replay_blocks"_a = 0)
       .def(
           "poll_answer",
-          [](ShadowHost& host) -> std::optional<std::tuple<std::uint64_t, std::uint64_t, std::vector<std::uint64_t>>> {
+          [](ShadowHost& host) -> nb::object {
             const auto answer = host.poll_answer();
-            if (!answer.has_value()) return std::nullopt;
-            return std::tuple(answer->mark, answer->query_tokens, answer->hit_tokens);
+            if (!answer.has_value()) return nb::none();
+            return nb::make_tuple(answer->mark, answer->query_tokens, answer->hit_tokens, answer->query_cost,
+                                  answer->saved);
           },
-          "Return (mark, query tokens, hit tokens of each candidate), or None while it is not there.")
+          "Return (mark, query tokens, hit tokens of each candidate, cost of all full prompt blocks, cost of the hits "
+          "of each candidate), or None while it is not there.")
       .def("drain", &ShadowHost::drain, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("failure", &ShadowHost::failure)
       .def_prop_ro("dropped", &ShadowHost::dropped)

@@ -29,6 +29,7 @@ struct Traits {
   bool needs_cost = false;       // reads BlockInfo::cost
   bool offline = false;          // knows the future: never in a live queue
   bool moves_on_hit = false;     // without pins, a hit is a release: the block moves
+  bool fills_holes = false;      // keeps blocks behind missing ones, for an engine that can fill the hole
   // Orders by time of release alone. Such a policy also takes blocks without a
   // key and duplicates, so that the order is vLLM's own, operation for operation.
   bool upstream_order = false;

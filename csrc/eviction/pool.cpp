@@ -8,7 +8,7 @@
 namespace eviction {
 // Leaves the slots of the hits in `found_`, kNoSlot for all other keys. A window's
 // blocks ahead of its part of the hit are not looked up.
-std::uint32_t Pool::locate(std::span<const Key> keys, std::uint32_t limit) {
+Pool::Located Pool::locate(std::span<const Key> keys, std::uint32_t limit) {
   const std::size_t groups = windows_.size();
   const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
   found_.assign(keys.size(), kNoSlot);
@@ -55,57 +55,102 @@ std::uint32_t Pool::locate(std::span<const Key> keys, std::uint32_t limit) {
     std::fill(found, found + first, kNoSlot);
     std::fill(found + hits, found + length, kNoSlot);
   }
-  return hits;
+  if (fills_holes() && hits < std::min(length, limit)) return locate_runs(keys, hits, limit);
+  return {hits, hits, hits};
+}
+
+// The runs behind the prefix, those that are worth it. The same for `found_`.
+Pool::Located Pool::locate_runs(std::span<const Key> keys, std::uint32_t prefix, std::uint32_t limit) {
+  const std::uint32_t findable = std::min(static_cast<std::uint32_t>(keys.size()), limit);
+  const auto cached = [&](std::uint32_t i) {
+    if (i + kAhead < findable) index_.prefetch(keys[i + kAhead]);
+    found_[i] = find(keys[i]);
+    return found_[i] != kNoSlot;
+  };
+  Located located{prefix, prefix, prefix};
+  for (const BlockRun& run : runs_worth_keeping(cached, prefix, findable, limit + 1, *holes_)) {
+    std::fill(found_.begin() + located.end, found_.begin() + run.first, kNoSlot);
+    located.hits += run.end - run.first;
+    located.end = run.end;
+  }
+  std::fill(found_.begin() + located.end, found_.end(), kNoSlot);
+  return located;
+}
+
+Pool::Admitted Pool::describe(const Located& located) const {
+  Admitted out{located.hits, true, 0, located.end - located.hits, cost_.of_prefix(located.prefix, block_size_)};
+  for (std::uint32_t i = located.prefix; i < located.end; ++i) {
+    if (found_[i] != kNoSlot) {
+      out.saved += cost_((i + 1) * block_size_);
+    } else if (i == 0 || found_[i - 1] != kNoSlot) {
+      ++out.holes;
+    }
+  }
+  return out;
 }
 
 Pool::Admitted Pool::admit(Serial serial, std::span<const Key> keys, std::uint32_t limit, std::uint32_t num_blocks,
                            double now) {
   const std::size_t groups = windows_.size();
   const std::uint32_t length = static_cast<std::uint32_t>(keys.size() / groups);
-  const std::uint32_t hits = locate(keys, limit);
+  const Located located = locate(keys, limit);
+  Admitted admitted = describe(located);
   num_blocks = std::max(num_blocks, length);
 
   std::size_t wanted = 0;
   for (const Slot slot : found_) wanted += slot != kNoSlot && held_by_[slot] == 0;
   for (const std::uint32_t window : windows_) {
-    wanted += window == 0 ? num_blocks - hits : std::min(num_blocks - hits, window);
+    wanted += window == 0 ? num_blocks - located.hits : std::min(num_blocks - located.hits, window);
   }
-  if (wanted > num_free()) return {hits, false};
+  admitted.fits = wanted <= num_free();
+  if (!admitted.fits) return admitted;
 
   std::vector<Running>& request = running_[serial];
   request.resize(groups);
   for (std::size_t group = 0; group < groups; ++group) {
     Running& run = request[group];
-    run.first = windows_[group] == 0 || hits <= windows_[group] ? 0 : hits - windows_[group];
-    for (std::uint32_t i = run.first; i < hits; ++i) {
+    run.first = windows_[group] == 0 || located.end <= windows_[group] ? 0 : located.end - windows_[group];
+    for (std::uint32_t i = run.first; i < located.end; ++i) {
       const Slot slot = found_[group * length + i];
-      hold(slot);
-      run.slots.push_back(slot);
+      if (slot != kNoSlot) hold(slot);
+      run.slots.push_back(slot);  // in a hole, for now, none
     }
   }
   for (std::size_t group = 0; group < groups; ++group) {
     const std::uint32_t window = windows_[group];
     Running& run = request[group];
-    std::uint32_t start = hits;
+    std::uint32_t start = located.end;
     std::uint32_t end = num_blocks;
     if (window != 0) {
       // Blocks between the hits and the prompt's last window come and go during
       // the prefill; they have no content and leave no trace.
-      if (length > window) start = std::max(hits, length - window);
+      if (length > window) start = std::max(located.end, length - window);
       end = std::min(num_blocks, std::max(start + window, length));
-      if (start > hits) {
+      if (start > located.end) {
         release_all(serial, run);
         std::fill_n(found_.begin() + static_cast<std::ptrdiff_t>(group * length), length, kNoSlot);
         run.slots.clear();
         run.first = start;
       }
     }
-    allocate(end - std::min(start, end), run.slots);
+    allocate(admitted.hole_blocks + end - std::min(start, end), run.slots);
     run.filled = start;
+    if (admitted.hole_blocks > 0) close_holes(run, keys, located);
   }
   for (std::size_t group = 0; group < groups; ++group) fill(request[group], keys.subspan(group * length, length));
   queue_.admit({serial, keys, found_, now, length});
-  return {hits, true};
+  return admitted;
+}
+
+// The blocks that were appended for the holes go to their places, and are filled.
+void Pool::close_holes(Running& run, std::span<const Key> keys, const Located& located) {
+  std::uint32_t next = located.end;
+  for (std::uint32_t i = located.prefix; i < located.end; ++i) {
+    if (run.slots[i] != kNoSlot) continue;
+    run.slots[i] = run.slots[next++];
+    fill(run.slots[i], keys[i]);
+  }
+  run.slots.erase(run.slots.begin() + located.end, run.slots.begin() + next);
 }
 
 void Pool::grow(Serial serial, std::uint32_t num_blocks, std::span<const Key> keys) {
@@ -233,7 +278,11 @@ void Pool::check() const {
   std::vector<std::uint16_t> held(num_blocks(), 0);
   for (const auto& [serial, request] : running_) {
     for (const Running& run : request) {
-      for (const Slot slot : run.slots) ++held[slot];
+      require(run.filled <= run.first + run.slots.size(), "pool: a request filled more blocks than it holds");
+      for (const Slot slot : run.slots) {
+        require(slot < num_blocks(), "pool: a hole was left open");
+        ++held[slot];
+      }
     }
   }
   for (Slot slot = 0; slot < num_blocks(); ++slot) {

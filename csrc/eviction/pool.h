@@ -11,6 +11,10 @@
 // reported; everything is released at its end, tail first. As in vLLM, two blocks
 // may hold the same content: the older one is found.
 //
+// A pool may fill holes: then a request is also given the cached runs behind the first
+// miss that are worth it (holes.h), and computes what lies between. The engine does that
+// piece by piece; here all blocks are there, and full, from the admission on.
+//
 // A model with several KV-cache groups has a pool that all groups share. A hit
 // needs the prefix in every group; a group with a sliding window needs, and
 // holds, only the blocks of the window. (vLLM frees a window's blocks as they fall
@@ -19,11 +23,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "free_queue.h"
+#include "holes.h"
 #include "key_index.h"
 
 namespace eviction {
@@ -36,6 +42,7 @@ struct Layout {
   Windows windows = {0};
   std::uint32_t block_size = 1;  // tokens
   RecomputeCost cost = {};
+  std::optional<HoleRule> holes = {};  // not looked at with several groups or with a window
 };
 
 class Pool final : private Residency {
@@ -45,6 +52,7 @@ class Pool final : private Residency {
       : windows_(std::move(layout.windows)),
         block_size_(layout.block_size),
         cost_(layout.cost),
+        holes_(layout.holes),
         index_(policy->num_slots()),
         held_by_(policy->num_slots(), 0),
         queue_(std::move(policy), FreeQueue::Order::kModel, keeps_releases) {
@@ -67,9 +75,14 @@ class Pool final : private Residency {
     policy_of().number_keys(last);
   }
 
-  // Blocks of the longest cached prefix that every group can serve, at most `limit`.
+  // By which rule from now on; without one no more.
+  void fill_holes(std::optional<HoleRule> holes) { holes_ = holes; }
+
+  // Blocks of the longest cached prefix that every group can serve, at most `limit`,
+  // and of the runs behind it where holes are filled. At least one block of the prompt
+  // comes behind `limit`, perhaps one that is not full.
   // `keys`: the prompt's, one group after the other, the same number for each.
-  std::uint32_t lookup(std::span<const Key> keys, std::uint32_t limit) { return locate(keys, limit); }
+  std::uint32_t lookup(std::span<const Key> keys, std::uint32_t limit) { return locate(keys, limit).hits; }
 
   // Admits a request that will hold `num_blocks` blocks of each group (its window
   // where it has one). Returns the number of blocks hit, as `lookup` says; false
@@ -77,6 +90,9 @@ class Pool final : private Residency {
   struct Admitted {
     std::uint32_t hits;
     bool fits;
+    std::uint32_t holes;        // missed runs before the last hit
+    std::uint32_t hole_blocks;  // in them
+    double saved;               // cost of the hits
   };
   Admitted admit(Serial serial, std::span<const Key> keys, std::uint32_t limit, std::uint32_t num_blocks, double now);
 
@@ -108,7 +124,16 @@ class Pool final : private Residency {
     return index_.find(key, [this](std::uint32_t slot) { return policy_of().content(slot); });
   }
 
-  std::uint32_t locate(std::span<const Key> keys, std::uint32_t limit);
+  // Of a prompt, in blocks.
+  struct Located {
+    std::uint32_t prefix;  // hits before the first miss
+    std::uint32_t hits;
+    std::uint32_t end;  // behind the last hit
+  };
+  Located locate(std::span<const Key> keys, std::uint32_t limit);
+  Located locate_runs(std::span<const Key> keys, std::uint32_t prefix, std::uint32_t limit);
+  bool fills_holes() const { return holes_.has_value() && windows_.size() == 1 && windows_[0] == 0; }
+  Admitted describe(const Located& located) const;
 
   // Residency.
   Key key(Slot slot) override { return policy_of().content(slot); }
@@ -130,6 +155,7 @@ class Pool final : private Residency {
   void allocate(std::size_t n, std::vector<Slot>& out);
   void fill(Slot slot, Key key);
   void fill(Running& run, std::span<const Key> keys);
+  void close_holes(Running& run, std::span<const Key> keys, const Located& located);
   void empty(Slot slot);
   void hold(Slot slot);
   BlockInfo info_of(Serial serial, const Running& run, std::size_t i) const;
@@ -139,6 +165,7 @@ class Pool final : private Residency {
   Windows windows_;
   std::uint32_t block_size_;
   RecomputeCost cost_;
+  std::optional<HoleRule> holes_;
   KeyIndex index_;                                                           // content to its oldest block
   std::unordered_map<Key, std::vector<Slot>> copies_;                        // the other blocks of a content
   std::vector<std::uint32_t> copied_ = std::vector<std::uint32_t>(1024, 0);  // keys with copies, by `filter_of`

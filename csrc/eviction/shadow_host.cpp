@@ -26,9 +26,9 @@ constexpr std::size_t kWakeWords = std::size_t{1} << 16;
 }  // namespace
 
 ShadowHost::ShadowHost(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates,
-                       Windows windows, Options options, RecomputeCost cost)
+                       Windows windows, Options options, RecomputeCost cost, const std::optional<HoleRule>& holes)
     : options_(options),
-      shadows_(num_blocks, block_size, std::move(candidates), std::move(windows), cost),
+      shadows_(num_blocks, block_size, std::move(candidates), std::move(windows), cost, holes),
       bytes_(shadows_.bytes()) {
   if (options_.threaded) thread_ = std::thread([this] { run(); });
 }
@@ -225,7 +225,8 @@ void ShadowHost::plan(std::uint64_t number) {
 }
 
 void ShadowHost::answer(std::uint64_t mark, std::uint32_t replay_blocks) {
-  Answer answer{mark, shadows_.counts().query_tokens, shadows_.counts().hit_tokens};
+  const ShadowSet::Counts& counts = shadows_.counts();
+  Answer answer{mark, counts.query_tokens, counts.hit_tokens, counts.query_cost, counts.saved};
   if (replay_blocks > 0) {
     answer.query_tokens = window_.size();
     for (std::size_t i = 0; i < shadows_.size(); ++i) {

@@ -43,10 +43,12 @@ class ShadowHost {
     std::uint64_t mark;
     std::uint64_t query_tokens;
     std::vector<std::uint64_t> hit_tokens;
+    double query_cost;  // see ShadowSet::Counts
+    std::vector<double> saved;
   };
 
   ShadowHost(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates, Windows windows,
-             Options options, RecomputeCost cost = {});
+             Options options, RecomputeCost cost = {}, const std::optional<HoleRule>& holes = {});
   ~ShadowHost();
   ShadowHost(const ShadowHost&) = delete;
   ShadowHost& operator=(const ShadowHost&) = delete;
@@ -62,8 +64,8 @@ class ShadowHost {
   // ---- Questions. ----
 
   // Asks for the totals after all events so far; returns the number that the answer
-  // will carry. With `replay_blocks`, the answer is instead that of a cold replay of
-  // the keys since the last such mark on caches of that many blocks, in blocks.
+  // will carry. With `replay_blocks`, its tokens are instead blocks, of a cold replay of
+  // the keys since the last such mark on caches of that many blocks.
   std::uint64_t mark(std::uint32_t replay_blocks = 0);
   std::optional<Answer> poll_answer();
   // Asks for a plan to hand over to a candidate. Only the one that was asked for last is

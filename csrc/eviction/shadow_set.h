@@ -3,7 +3,8 @@
 //
 // One pool for each candidate of `adaptive`, of the engine's own size, unsampled,
 // and never reset at a decision: fed by the same requests, they say what each
-// policy would have hit. They are compared with one another, never with the live
+// policy would have hit. Holes are filled where the policy leaves them, as in the
+// engine. They are compared with one another, never with the live
 // cache, which still holds what an earlier policy kept.
 #pragma once
 
@@ -28,16 +29,21 @@ class ShadowSet {
     std::uint64_t requests = 0;
     std::uint64_t query_tokens = 0;
     std::vector<std::uint64_t> hit_tokens;  // of each candidate
+    // The same as compute, in units of a block at depth zero: full blocks only.
+    double query_cost = 0.0;
+    std::vector<double> saved;
   };
 
   ShadowSet(std::uint32_t num_blocks, std::uint32_t block_size, std::vector<Candidate> candidates, Windows windows,
-            RecomputeCost cost = {})
-      : block_size_(block_size), candidates_(std::move(candidates)) {
+            RecomputeCost cost = {}, const std::optional<HoleRule>& holes = {})
+      : block_size_(block_size), groups_(windows.size()), cost_(cost), candidates_(std::move(candidates)) {
     for (const Candidate& candidate : candidates_) {
-      pools_.push_back(std::make_unique<Pool>(make_policy(candidate.name, num_blocks, candidate.parameters),
-                                              Layout{windows, block_size, cost}));
+      std::unique_ptr<Policy> policy = make_policy(candidate.name, num_blocks, candidate.parameters);
+      const Layout layout{windows, block_size, cost, policy->traits().fills_holes ? holes : std::nullopt};
+      pools_.push_back(std::make_unique<Pool>(std::move(policy), layout));
     }
     counts_.hit_tokens.assign(candidates_.size(), 0);
+    counts_.saved.assign(candidates_.size(), 0.0);
   }
   ShadowSet(const ShadowSet&) = delete;
   ShadowSet& operator=(const ShadowSet&) = delete;
@@ -64,10 +70,13 @@ class ShadowSet {
     const std::uint32_t limit = prompt_tokens > 0 ? (prompt_tokens - 1) / block_size_ : 0;
     ++counts_.requests;
     counts_.query_tokens += prompt_tokens;
+    counts_.query_cost += cost_.of_prefix(static_cast<std::uint32_t>(keys.size() / groups_), block_size_);
     for (std::size_t i = 0; i < pools_.size(); ++i) {
       // A shadow that has no room now would have let the request wait a little; its
       // blocks are left out of this shadow, its hits are not.
-      counts_.hit_tokens[i] += std::uint64_t{pools_[i]->admit(serial, keys, limit, num_blocks, now).hits} * block_size_;
+      const Pool::Admitted admitted = pools_[i]->admit(serial, keys, limit, num_blocks, now);
+      counts_.hit_tokens[i] += std::uint64_t{admitted.hits} * block_size_;
+      counts_.saved[i] += admitted.saved;
     }
   }
   void grow(Serial serial, std::uint32_t num_blocks, std::span<const Key> keys = {}) {
@@ -92,6 +101,8 @@ class ShadowSet {
 
  private:
   std::uint32_t block_size_;
+  std::size_t groups_;
+  RecomputeCost cost_;
   std::vector<Candidate> candidates_;
   std::vector<std::unique_ptr<Pool>> pools_;
   Counts counts_;

@@ -84,6 +84,10 @@ void Simulator::admit_waiting(double now) {
     counts_.query_blocks += prompt_blocks;
     counts_.hit_blocks += admitted.hits;
     hits_[request] = admitted.hits;
+    holes_[request] = admitted.holes + (admitted.hits + admitted.hole_blocks < prompt_blocks);
+    counts_.filled_holes += admitted.holes;
+    counts_.filled_blocks += admitted.hole_blocks;
+    counts_.saved += admitted.saved;
     counts_.query_tokens += prompt_tokens;
     counts_.hit_tokens += hit_tokens;
     counts_.waited += now - trace_.arrivals[request];
@@ -100,6 +104,7 @@ void Simulator::hand_over(ShadowSet& shadows, std::size_t candidate) {
   pool_.queue().begin_hand_over(shadows.plan(candidate, pool_.num_blocks(), std::move(residents)));
   pool_.queue().continue_hand_over(std::numeric_limits<std::size_t>::max());
   pool_.queue().take_leftovers();
+  choose_holes();
 }
 
 }  // namespace eviction

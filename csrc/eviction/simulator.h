@@ -9,11 +9,15 @@
 // output when the last one is full, as in vLLM. Where vLLM would preempt another
 // request because there is none, this one goes without: preemption is an answer to
 // overload, which a cache study does not want.
+//
+// Holes are filled under a policy that leaves them. What a hole costs beside its blocks,
+// a further step perhaps, is in the rule and not in the time of service.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <span>
 #include <vector>
@@ -42,15 +46,22 @@ class Simulator {
     std::uint64_t refused = 0;  // larger than the whole pool
     double waited = 0.0;        // seconds, all requests together
     double free_blocks = 0.0;   // summed over admissions
+    double saved = 0.0;         // cost of the hits
+    // Missed runs before a request's last hit: what its end adds is none of them.
+    std::uint64_t filled_holes = 0;
+    std::uint64_t filled_blocks = 0;
   };
 
   Simulator(TraceView trace, std::uint32_t block_size, std::unique_ptr<Policy> policy, ServiceModel service,
-            RecomputeCost cost = {})
+            RecomputeCost cost = {}, const std::optional<HoleRule>& hole_rule = {})
       : trace_(trace),
         block_size_(block_size),
         service_(service),
+        hole_rule_(hole_rule),
         pool_(std::move(policy), {{0}, block_size, cost}, true),
-        hits_(trace.arrivals.size(), 0) {
+        hits_(trace.arrivals.size(), 0),
+        holes_(trace.arrivals.size(), 0) {
+    choose_holes();
     if (trace.last_key != kNoKey) pool_.number_keys(trace.last_key);
   }
 
@@ -71,6 +82,8 @@ class Simulator {
   const Counts& counts() const { return counts_; }
   // Blocks that each request hit, in the trace's order; zero before its admission.
   const std::vector<std::uint32_t>& hits() const { return hits_; }
+  // Runs of full prompt blocks that each request computed, that at its end included.
+  const std::vector<std::uint32_t>& holes() const { return holes_; }
   Pool& pool() { return pool_; }
 
  private:
@@ -96,10 +109,12 @@ class Simulator {
   void expect(std::size_t request, double origin, std::uint32_t sampled);
   void handle(const Event& event);
   void admit_waiting(double now);
+  void choose_holes() { pool_.fill_holes(pool_.queue().policy().traits().fills_holes ? hole_rule_ : std::nullopt); }
 
   TraceView trace_;
   std::uint32_t block_size_;
   ServiceModel service_;
+  std::optional<HoleRule> hole_rule_;
   Pool pool_;
   ShadowSet* shadows_ = nullptr;
   std::vector<Key>* recorded_ = nullptr;
@@ -109,6 +124,7 @@ class Simulator {
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   Counts counts_;
   std::vector<std::uint32_t> hits_;
+  std::vector<std::uint32_t> holes_;
 };
 
 }  // namespace eviction

@@ -22,7 +22,8 @@ class SlotGroups {
   static constexpr Group kNone = 0xffffffffu;
 
   explicit SlotGroups(SlotLinks& links)
-      : lists_(links.num_slots(), SlotList(links)),
+      : links_(&links),
+        lists_(links.num_slots()),
         members_(links.num_slots(), 0),
         name_(links.num_slots(), 0),
         group_of_(links.num_slots(), kNone),
@@ -32,12 +33,13 @@ class SlotGroups {
 
   std::uint32_t size() const { return size_; }  // evictable slots
   std::size_t bytes() const {
-    return lists_.size() * (sizeof(SlotList) + sizeof(members_[0]) + sizeof(name_[0]) + sizeof(group_of_[0]) +
+    return lists_.size() * (sizeof(lists_[0]) + sizeof(members_[0]) + sizeof(name_[0]) + sizeof(group_of_[0]) +
                             sizeof(queued_[0]) + sizeof(Group));
   }
   Group group_of(Slot slot) const { return group_of_[slot]; }
   bool queued(Slot slot) const { return queued_[slot]; }
-  const SlotList& operator[](Group group) const { return lists_[group]; }
+  // The evictable slots; a copy, which does not change with them.
+  SlotList operator[](Group group) const { return {*links_, lists_[group]}; }
   Name name(Group group) const { return name_[group]; }
   bool has_members(Group group) const { return members_[group] > 0; }
 
@@ -67,17 +69,23 @@ class SlotGroups {
     if (--members_[group] == 0) free_.push_back(group);
   }
   void enqueue(Slot slot) {
-    lists_[group_of_[slot]].push_back(slot);
+    const Group group = group_of_[slot];
+    SlotList list = (*this)[group];
+    list.push_back(slot);
+    lists_[group] = list.ends();
     queued_[slot] = 1;
     ++size_;
   }
   void dequeue(Slot slot) {
-    lists_[group_of_[slot]].erase(slot);
+    const Group group = group_of_[slot];
+    SlotList list = (*this)[group];
+    list.erase(slot);
+    lists_[group] = list.ends();
     queued_[slot] = 0;
     --size_;
   }
   void clear() {
-    for (SlotList& list : lists_) list.clear();
+    lists_.assign(lists_.size(), {});
     members_.assign(members_.size(), 0);
     group_of_.assign(group_of_.size(), kNone);
     queued_.assign(queued_.size(), 0);
@@ -96,11 +104,11 @@ class SlotGroups {
       if (group_of_[slot] != kNone) ++members[group_of_[slot]];
     }
     for (Group group = 0; group < lists_.size(); ++group) {
-      lists_[group].check([&](Slot slot) {
+      (*this)[group].check([&](Slot slot) {
         require(queued_[slot] && group_of_[slot] == group, "slot groups: a block is in the wrong list");
       });
       require(members[group] == members_[group], "slot groups: wrong number of members");
-      listed += lists_[group].size();
+      listed += lists_[group].size;
     }
     require(listed == size_, "slot groups: wrong size");
   }
@@ -113,7 +121,8 @@ class SlotGroups {
     return group;
   }
 
-  std::vector<SlotList> lists_;
+  SlotLinks* links_;
+  std::vector<SlotList::Ends> lists_;
   std::vector<std::uint32_t> members_;
   std::vector<Name> name_;
   std::vector<Group> group_of_;  // by slot

@@ -32,8 +32,18 @@ class SlotLinks {
 
 class SlotList {
  public:
-  explicit SlotList(SlotLinks& links) : links_(&links) {}
+  // All there is to a list but its links: for who has many.
+  struct Ends {
+    Slot front = kNoSlot;
+    Slot back = kNoSlot;
+    std::uint32_t size = 0;
+  };
 
+  explicit SlotList(SlotLinks& links) : links_(&links) {}
+  SlotList(SlotLinks& links, const Ends& ends)
+      : links_(&links), front_(ends.front), back_(ends.back), size_(ends.size) {}
+
+  Ends ends() const { return {front_, back_, size_}; }
   bool empty() const { return size_ == 0; }
   std::uint32_t size() const { return size_; }
   Slot front() const { return front_; }

@@ -44,6 +44,14 @@ struct RecomputeCost {
     return 1.0f + per_token * static_cast<float>(depth) +
            per_window_token * static_cast<float>(depth < window ? depth : window);
   }
+  // Of the first blocks of a prompt together.
+  double of_prefix(std::uint32_t blocks, std::uint32_t block_size) const {
+    const double n = blocks;
+    const double within = window / block_size < blocks ? window / block_size : blocks;
+    const double depths = block_size * n * (n + 1) / 2;
+    const double in_window = block_size * within * (within + 1) / 2 + (n - within) * window;
+    return n + per_token * depths + per_window_token * in_window;
+  }
 };
 
 // An invariant of a policy or a queue does not hold. Thrown by `check` and by

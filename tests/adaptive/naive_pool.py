@@ -6,7 +6,50 @@ Everything is a dict or a list that is searched, and a prefix is tried from the
 longest down, so that there is little to get wrong.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+
+@dataclass
+class NaiveHoles:
+    """Which cached runs behind a miss are worth it.
+
+    Attributes:
+        budget: Blocks that a step computes.
+        step: What a further step costs.
+
+    """
+
+    budget: int
+    step: float
+
+    def steps(self, blocks: int) -> int:
+        return -(-blocks // self.budget)
+
+    def kept(
+        self, cached: list[bool], length: int, cost: Callable[[int], float]
+    ) -> list[int]:
+        """Which blocks are used, of those that may be.
+
+        Args:
+            cached: For each of them, whether it is there.
+            length: Blocks of the whole prompt.
+            cost: Of a block by its place.
+
+        """
+        flags = [*cached, False]
+        prefix = flags.index(False)
+        kept = list(range(prefix))
+        starts = [i for i in range(prefix, len(flags)) if flags[i] and not flags[i - 1]]
+        for start in starts:
+            end = flags.index(False, start)
+            behind = next((other for other in starts if other >= end), length)
+            done = kept[-1] + 1 if kept else 0
+            more = self.steps(start - done) + self.steps(behind - end)
+            more -= self.steps(behind - done)
+            if more <= 0 or sum(map(cost, range(start, end))) > self.step * more:
+                kept += range(start, end)
+        return kept
 
 
 @dataclass
@@ -24,11 +67,21 @@ class NaivePool:
     Args:
         num_blocks: Blocks, all groups together.
         windows: Blocks of its window for each group, 0 for none.
+        holes: How they are filled, with one group without a window.
+        cost: Of a block by its place in the prompt.
 
     """
 
-    def __init__(self, num_blocks: int, windows: list[int]):
+    def __init__(
+        self,
+        num_blocks: int,
+        windows: list[int],
+        holes: NaiveHoles | None = None,
+        cost: Callable[[int], float] = lambda place: 1.0,
+    ):
         self.windows = windows
+        self.holes = holes if windows == [0] else None
+        self.cost = cost
         self.content: dict[int, int] = {}
         self.filled_at: dict[int, int] = {}  # slot -> when, to tell the oldest
         self.held: dict[int, int] = {}
@@ -52,6 +105,16 @@ class NaivePool:
         return bool(self.holders(key))
 
     def lookup(self, keys: list[int], limit: int) -> int:
+        return len(self._hits(keys, limit))
+
+    def _hits(self, keys: list[int], limit: int) -> list[int]:
+        """Places of the prompt."""
+        if self.holes is None:
+            return list(range(self._prefix(keys, limit)))
+        cached = [self.resident(key) for key in keys[:limit]]
+        return self.holes.kept(cached, limit + 1, self.cost)
+
+    def _prefix(self, keys: list[int], limit: int) -> int:
         length = len(keys) // len(self.windows)
         return max(
             hits
@@ -65,10 +128,45 @@ class NaivePool:
 
     def admit(
         self, serial: int, keys: list[int], limit: int, num_blocks: int, now: float
-    ) -> tuple[int, bool]:
+    ) -> tuple[int, bool, int, int, float]:
+        places = self._hits(keys, limit)
+        missed = set(range(max(places, default=0))) - set(places)
+        starts = [place for place in missed if place - 1 not in missed]
+        hits, saved = len(places), float(sum(map(self.cost, places)))
+        if missed:
+            fits = self._admit_with_holes(serial, keys, places, num_blocks)
+        else:
+            fits = self._admit_prefix(serial, keys, hits, num_blocks)
+        return hits, fits, len(starts), len(missed), saved
+
+    def _admit_with_holes(
+        self, serial: int, keys: list[int], places: list[int], num_blocks: int
+    ) -> bool:
+        found = {place: self.holders(keys[place])[0] for place in places}
+        num_blocks = max(num_blocks, len(keys))
+        missing = num_blocks - len(found)
+        if missing + sum(s not in self.held for s in found.values()) > self.num_free:
+            return False
+        for slot in found.values():
+            self._hold(slot)
+        fresh = self._allocate(missing)
+        slots = [
+            found[place] if place in found else fresh.pop(0)
+            for place in range(num_blocks)
+        ]
+        for place, key in enumerate(keys):
+            if place not in found:
+                self._clock += 1
+                self.content[slots[place]] = key
+                self.filled_at[slots[place]] = self._clock
+        self.running[serial] = [Held(0, len(keys), slots)]
+        return True
+
+    def _admit_prefix(
+        self, serial: int, keys: list[int], hits: int, num_blocks: int
+    ) -> bool:
         length = len(keys) // len(self.windows)
         num_blocks = max(num_blocks, length)
-        hits = self.lookup(keys, limit)
         found = [
             [
                 self.holders(keys[group * length + i])[0]
@@ -80,7 +178,7 @@ class NaivePool:
         wanted = sum(min(missing, window or missing) for window in self.windows)
         wanted += sum(slot not in self.held for slots in found for slot in slots)
         if wanted > self.num_free:
-            return hits, False
+            return False
         request = []
         for slots, window in zip(found, self.windows, strict=True):
             for slot in slots:
@@ -97,7 +195,7 @@ class NaivePool:
             run.slots += self._allocate(max(0, end - start))
         self.running[serial] = request
         self._fill(request, keys)
-        return hits, True
+        return True
 
     def grow(self, serial: int, num_blocks: int, keys: list[int] | None = None) -> None:
         if serial not in self.running:

@@ -159,6 +159,8 @@ def test_an_answer_for_another_number_of_candidates(
         engine.hooks._mark,
         host._host.dropped + 10**6,
         hits,
+        1e6,
+        [float(each) for each in hits],
     )
     is_told_once(engine, errors, "lru")
 
@@ -177,7 +179,7 @@ def test_shadows_that_never_answer_cost_the_choice_and_nothing_else(
 def test_answers_to_older_questions_are_not_taken_for_the_newest(
     errors: list[str],
 ) -> None:
-    engine = with_host(poll_answer=lambda: (-1, 10**9, [0, 10**9, 0]))
+    engine = with_host(poll_answer=lambda: (-1, 10**9, [0, 10**9, 0], 1.0, [0.0]))
     engine.serve(40)
     assert engine.hooks.status()["live"] == "lru"
     assert not errors

@@ -13,7 +13,7 @@ from vllm._eviction_C import ShadowHost, native_policies
 from tests.adaptive.live_traffic import BLOCK_SIZE
 
 CANDIDATES = [(name, {}) for name in native_policies()]
-Answer = tuple[int, int, list[int]]
+Answer = tuple[int, int, list[int], float, list[float]]
 
 
 def conversation(number: int, length: int) -> list[int]:
@@ -114,7 +114,7 @@ def test_a_full_inbox_leaves_out_whole_requests_and_counts_them(threaded: bool) 
     host.grow(2, 102)
     host.finish(2, long, 0.0)
     host.finish(1, conversation(1, 3), 0.0)
-    _, queries, hits = answer_to(host, host.mark())
+    _, queries, hits, *_ = answer_to(host, host.mark())
     assert host.dropped == 1
     assert (queries, hits) == (53, [0] * len(CANDIDATES))
     host.check()

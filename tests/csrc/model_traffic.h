@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 //
-// Random requests for the pool model, of one KV-cache group and of two, of which one
-// has a sliding window.
+// Random requests for the pool model, of one KV-cache group, with holes filled and
+// without, and of two groups, of which one has a sliding window.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace eviction {
 
 class ModelTraffic {
  public:
-  ModelTraffic(const std::string& policy, std::uint32_t num_blocks, Windows windows, std::uint64_t seed)
-      : pool_(make_policy(policy, num_blocks, {}), Layout{windows}), random_(seed) {}
+  ModelTraffic(const std::string& policy, std::uint32_t num_blocks, const Layout& layout, std::uint64_t seed)
+      : pool_(make_policy(policy, num_blocks, {}), layout), random_(seed) {}
 
   void step() {
     switch (below(8)) {

@@ -66,6 +66,8 @@ void stress_every_policy() {
   stress_policy("lru", {}, FreeQueue::Order::kUpstream, " in vLLM's order");
   const Parameters odd{{"small_ratio", 0.9}, {"ghost_ratio", 0.0}, {"promotion", 3}};
   stress_policy("s3fifo", odd, FreeQueue::Order::kLive, " with a large small queue");
+  const Parameters demoted{{"small_ratio", 0.3}, {"chunk", 3}, {"samples", 4}};
+  stress_policy("partial-compute", demoted, FreeQueue::Order::kLive, " with a small queue");
   const Parameters many{{"small_ratio", 0.01}, {"ghost_ratio", 8.0}, {"promotion", 2}};
   stress_policy("s3fifo", many, FreeQueue::Order::kLive, " with many ghosts");
 }
@@ -91,11 +93,13 @@ void stress_bad_policies() {
 
 void stress_pool_model() {
   for (const std::string& name : native_policies()) {
-    for (const Windows& windows : {Windows{0}, Windows{0, 2}}) {
+    const Layout holes{.holes = HoleRule{.budget = 2, .step = 0.5f}};
+    for (const Layout& layout : {Layout{}, holes, Layout{.windows = {0, 2}}}) {
       for (const std::uint32_t blocks : {1u, 6u, 60u}) {
-        const std::string label = std::to_string(windows.size()) + " groups, " + std::to_string(blocks) + " blocks";
+        const std::string label = std::to_string(layout.windows.size()) + " groups, " + std::to_string(blocks) +
+                                  " blocks" + (layout.holes ? ", holes filled" : "");
         run_case("pool model, " + name + ", " + label, [&](std::uint64_t seed) {
-          ModelTraffic traffic(name, blocks, windows, seed);
+          ModelTraffic traffic(name, blocks, layout, seed);
           for (int step = 0; step < 6000; ++step) {
             traffic.step();
             traffic.check();

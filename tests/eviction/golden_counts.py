@@ -38,6 +38,7 @@ NUM_RUNNING = 12
 # Beside the defaults: the parameters with which a paper is reproduced.
 VARIANTS = {
     "lfu": {"lfu ageing=false": {"ageing": 0.0}},
+    "partial-compute": {"partial-compute small_ratio=0.1": {"small_ratio": 0.1}},
     "s3fifo": {"s3fifo promotion=2": {"promotion": 2.0}},
     # The requests of the trace are short; the accesses have no depth.
     "t-lru": {"t-lru xi=256 next_prompt=64": {"xi": 256.0, "next_prompt": 64.0}},

@@ -92,6 +92,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "partial-compute": {
         "samples": st.sampled_from([1, 2, 32]),
         "chunk": st.sampled_from([1, 2, 5]),
+        "small_ratio": st.sampled_from([0.0, 0.1, 0.5, 0.9]),
         "seed": st.integers(0, 2**32 - 1),
     },
     "lhd": {"samples": st.sampled_from([1, 2, 32]), "seed": st.integers(0, 2**32 - 1)},

@@ -147,7 +147,7 @@ def test_a_parameter_that_is_no_ones():
 def test_a_parameter_of_another_policy():
     text = complaint("sieve", {"small_ratio": 0.2})
     assert "'sieve' has no parameter 'small_ratio': it takes no parameters." in text
-    assert "'small_ratio' is a parameter of s3fifo." in text
+    assert "'small_ratio' is a parameter of s3fifo, partial-compute." in text
 
 
 @pytest.mark.parametrize("config", [[], "small_ratio", 0.2, None])
@@ -248,14 +248,21 @@ def test_a_config_without_a_policy_is_one_for_lru(capsys):
     assert said.startswith("vllm: error: Eviction policy 'lru' has no parameter")
 
 
-@pytest.mark.parametrize("name", ["session-lru", "random-compute", "partial-compute"])
-def test_a_policy_of_the_lab(capsys, name: str):
+def test_a_policy_of_the_lab(capsys):
+    name = "session-lru"
     said = refused(capsys, "--eviction-policy", name)
     assert f"Eviction policy {name!r} runs in the lab only" in said
     assert "s3fifo" in said
     candidates = f'{{"candidates": ["lru", "{name}"]}}'
     flags = ["--eviction-policy", "adaptive", "--eviction-config", candidates]
     assert f"{name!r}, which cannot be a shadow" in refused(capsys, *flags)
+
+
+@pytest.mark.parametrize("name", ["random-compute", "partial-compute"])
+def test_a_policy_that_leaves_holes_may_run_without_hole_filling(name: str):
+    validate_eviction(name, {"samples": 4}, None)
+    candidates = {"candidates": ["lru", name], "objective": "compute"}
+    validate_eviction("adaptive", candidates, None)
 
 
 def test_the_help_names_every_policy():

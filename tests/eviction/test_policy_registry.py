@@ -106,6 +106,13 @@ def test_what_the_engine_may_not_run_says_so_in_the_core_too(name: str):
     assert spec.offline == (name not in policy_names())
 
 
+@pytest.mark.parametrize("name", NATIVE)
+def test_who_wants_holes_filled_says_so_in_both_places(name: str):
+    fills = name in ("random-compute", "partial-compute")
+    assert get_policy(name).fills_holes == fills
+    assert make_policy(name, 10).traits["fills_holes"] == fills
+
+
 def test_the_core_refuses_an_unknown_name():
     with pytest.raises(ValueError, match="no native policy is called nonsense"):
         make_policy("nonsense", 10)

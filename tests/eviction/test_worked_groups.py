@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""The policies of the lab, by sessions, nodes and samples, worked out by hand.
+"""The policies by sessions, nodes and samples, worked out by hand.
 
 Slot n holds key n + 1; the blocks of a request are released tail first.
 """
@@ -21,7 +21,7 @@ def run(policy: Any, serial: int, hits: range, computed: range) -> None:
     policy.admit(serial, keys, given, 0.0)
     policy.finish(serial, keys, 0.0)
     for slot in reversed(computed):
-        policy.insert(slot, 1 + slot)
+        policy.insert(slot, 1 + slot, depth=16 * (1 + slot))
     for slot in reversed(hits):
         policy.reinsert(slot)
 
@@ -108,3 +108,78 @@ def test_partial_compute_takes_chunks_from_the_beginning_of_a_node():
     policy.admit(4, [10, 11], [None] * 2, 0.0)
     policy.insert(7, 8, cost=0.01)
     assert policy.peek(8) == [5, 7, 6, 2, 3]
+
+
+def released(policy: Any, *slots: int) -> None:
+    """Released other than at the end of a request, for the first time."""
+    for slot in slots:
+        policy.insert(slot, 1 + slot, depth=16 * (1 + slot))
+
+
+def test_partial_compute_makes_a_node_of_what_comes_back_tail_first():
+    """Also where no end was told of: at a preemption, or when a release was put off."""
+    policy: Any = make_policy("partial-compute", 8, {"chunk": 8})
+    released(policy, 3, 2, 1, 0)
+    assert policy.peek(4) == [0, 1, 2, 3]
+    # 7 is deeper than 0: another request's.
+    released(policy, 7, 6)
+    assert policy.peek(6) == [0, 1, 2, 3, 6, 7]
+
+
+def test_partial_compute_keeps_apart_what_two_requests_computed():
+    """Both end in one step; of the first only the end was not there already."""
+    policy: Any = make_policy("partial-compute", 8, {"chunk": 8})
+    policy.admit(1, [7, 8], [None, None], 0.0)
+    policy.finish(1, [7, 8], 0.0)
+    released(policy, 7, 6)
+    policy.finish(2, [1, 2], 0.0)
+    released(policy, 1, 0)
+    # One node would give 0 1 6 7.
+    assert policy.peek(4) == [6, 7, 0, 1]
+
+
+def test_partial_compute_makes_a_node_of_each_hole_that_was_filled():
+    policy: Any = make_policy("partial-compute", 8, {"chunk": 8})
+    released(policy, 5, 4, 3)
+    # The request hits 3 4 5, computes 0 1 2 before them and 6 7 behind them.
+    for slot in (3, 4, 5):
+        policy.take(slot)
+    keys = [1 + slot for slot in range(8)]
+    policy.admit(1, keys, [None] * 3 + [3, 4, 5] + [None] * 2, 0.0)
+    policy.finish(1, keys, 0.0)
+    released(policy, 7, 6)
+    for slot in (5, 4, 3):
+        policy.reinsert(slot)
+    released(policy, 2, 1, 0)
+    # All of one age and one cost: the one that was released first gives first.
+    assert policy.peek(8) == [6, 7, 3, 4, 5, 0, 1, 2]
+
+
+def test_a_pin_is_no_use_of_a_node():
+    policy: Any = make_policy("partial-compute", 4)
+    released(policy, 1)
+    policy.admit(1, [9], [None], 0.0)
+    released(policy, 0)
+    policy.take(1)  # by a connector
+    policy.reinsert(1)
+    assert policy.peek(2) == [1, 0]
+    policy.take(1)
+    policy.admit(2, [2], [1], 0.0)
+    policy.reinsert(1)
+    assert policy.peek(2) == [0, 1]
+
+
+def test_partial_compute_with_a_small_queue_weighs_costs_of_what_was_hit():
+    policy: Any = make_policy("partial-compute", 8, {"small_ratio": 0.5})
+    run(policy, 1, NONE, range(2))  # A B
+    run(policy, 2, range(2), range(2, 5))  # A B are hit; C D E are new
+    # 3 of 5 blocks are in the small queue, then 2 of 4, then 1 of 3: less than half.
+    assert policy.peek(8) == [4, 3, 0, 2, 1]
+    # A pin moves a new block to the end of the small queue and not out of it.
+    policy.take(4)
+    policy.reinsert(4)
+    assert policy.peek(8) == [3, 2, 0, 4, 1]
+    # Hit before it was released for the first time.
+    policy.admit(3, [6], [5], 0.0)
+    released(policy, 5)
+    assert policy.peek(8) == [3, 0, 2, 1, 4, 5]

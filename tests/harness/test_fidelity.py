@@ -70,7 +70,7 @@ def shadowed(name: str, seconds: float, policy: str) -> tuple[VirtualEngine, flo
     engine.run()
     host = engine.scheduler.eviction.host
     host.mark()
-    _, _, hit_tokens = host.poll_answer()
+    _, _, hit_tokens, *_ = host.poll_answer()
     assert host.failure == "" and host.dropped == 0
     host.check()
     query_blocks = engine.result().query_blocks

@@ -13,7 +13,7 @@
 //
 // Deep blocks cost most, so that the shallow ones of a prefix go first and leave holes: a
 // run of blocks that a request has to recompute before others that it finds. An engine
-// has these hits only if it can fill holes. vLLM cannot.
+// has these hits only where it fills holes; here that costs nothing but the blocks.
 #pragma once
 
 #include <limits>

@@ -95,6 +95,7 @@ const std::map<std::string, Factory>& catalogue() {
       {"partial-compute", configured<PartialCompute>([](auto& config, Reader& read) {
          read("samples", config.samples);
          read("chunk", config.chunk);
+         read("small_ratio", config.small_ratio);
          read("seed", config.seed);
        })},
       {"random-compute", configured<RandomCompute>([](auto& config, Reader& read) {

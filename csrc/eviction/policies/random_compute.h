@@ -4,9 +4,10 @@
 // RandomCompute, "When fancy eviction fails", 2026: of a few blocks that are drawn the
 // one goes whose recompute cost for the time since its last use is least.
 //
-// Offline until holes can be filled: it fragments prefixes (in the paper nine holes a
-// request), and what lies behind a hole is worth nothing in an engine that recomputes
-// from the first missing block.
+// For an engine that can fill holes, and even there it fragments prefixes (in the paper
+// nine holes a request), which takes many steps to fill: see partial_compute.h. In an
+// engine that recomputes from the first missing block, what lies behind a hole is worth
+// nothing, and the policy wastes what it keeps.
 //
 // Where this differs from the paper, and why:
 // - Time is in accesses, and one access is added, so that what was used last has a
@@ -33,7 +34,7 @@ class RandomCompute final : public Policy {
   RandomCompute(std::uint32_t num_slots, const Config& config)
       : Policy(num_slots), config_(config), blocks_(num_slots), state_(num_slots) {}
 
-  Traits traits() const override { return {.needs_cost = true, .offline = true, .moves_on_hit = true}; }
+  Traits traits() const override { return {.needs_cost = true, .moves_on_hit = true, .fills_holes = true}; }
   std::uint32_t size() const override { return blocks_.size(); }
   std::size_t bytes() const override { return base_bytes() + blocks_.bytes() + state_.size() * sizeof(State); }
 

@@ -52,7 +52,7 @@ class SessionLru final : public Policy {
   std::vector<Slot> peek(std::size_t n) const override {
     std::vector<Slot> out;
     const auto add = [&](Group session) {
-      const SlotList& list = groups_[session];
+      const SlotList list = groups_[session];
       for (Slot slot = list.front(); slot != kNoSlot && out.size() < n; slot = list.next(slot)) out.push_back(slot);
     };
     if (going_ != kNone) add(going_);

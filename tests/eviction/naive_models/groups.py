@@ -175,6 +175,8 @@ class NaivePartialCompute(NaiveModel):
         num_slots: Capacity.
         samples: Nodes that are drawn.
         chunk: Blocks that a node gives at once.
+        small_ratio: Share of the evictable blocks that wait in a queue until they are
+            hit, where there is one.
         seed: Of the draws.
 
     """
@@ -182,42 +184,66 @@ class NaivePartialCompute(NaiveModel):
     name = "partial-compute"
 
     def __init__(
-        self, num_slots: int, samples: int = 16, chunk: int = 32, seed: int = 0
+        self,
+        num_slots: int,
+        samples: int = 16,
+        chunk: int = 32,
+        small_ratio: float = 0.0,
+        seed: int = 0,
     ):
         self.samples = int(samples)
         self.chunk = int(chunk)
+        self.small_ratio = small_ratio
         self.seed = int(seed)
         super().__init__(num_slots)
 
     def clear(self) -> None:
         super().clear()
         self.groups = NaiveGroups()
-        self.nodes = NaiveSample(self.samples, self.seed)  # with evictable blocks
+        self.nodes = NaiveSample(self.samples, self.seed)  # with blocks to give
+        self.small: list[int] = []
+        self.new: set[int] = set()  # never hit, with a small queue
+        self.hit: set[int] = set()  # used since they were queued
         self.used: dict[int, int] = {}  # by node
         self.giving: int | None = None
         self.left = 0  # of its chunk
-        self.finishing = False
         self.releasing: int | None = None
+        self.released_depth = 0
         self.clock = 0
 
     def insert(self, slot: int, key: int) -> None:
-        node = self.releasing if self.finishing else None
-        if node not in self.groups:
-            node = self.groups.open()
-        assert node is not None
-        if self.finishing:
-            self.releasing = node
-        self.groups.join(slot, node)
-        self.reinsert(slot)
+        depth = self.depth.get(slot, 0)
+        if self.releasing not in self.groups or depth >= self.released_depth:
+            self.releasing = self.groups.open()
+        assert self.releasing is not None
+        self.released_depth = depth
+        self.groups.join(slot, self.releasing)
+        self.used[self.releasing] = self.clock
+        if self.small_ratio > 0 and slot not in self.hit:
+            self.new.add(slot)
+        self.hit.discard(slot)
+        self._enqueue(slot)
 
     def reinsert(self, slot: int) -> None:
-        node = self.groups.of_slot[slot]
+        self.releasing = None
+        if slot in self.hit:
+            self.hit.discard(slot)
+            self.new.discard(slot)
+            self.used[self.groups.of_slot[slot]] = self.clock
+        self._enqueue(slot)
+
+    def _enqueue(self, slot: int) -> None:
+        if slot in self.new:
+            self.small.append(slot)
+            return
         if not self.groups.list_of(slot):
-            self.nodes.add(node)
+            self.nodes.add(self.groups.of_slot[slot])
         self.groups.list_of(slot).append(slot)
-        self.used[node] = self.clock
 
     def take(self, slot: int) -> None:
+        if slot in self.small:
+            self.small.remove(slot)
+            return
         node = self.groups.of_slot[slot]
         self.groups.list_of(slot).remove(slot)
         if not self.groups.list_of(slot):
@@ -226,22 +252,30 @@ class NaivePartialCompute(NaiveModel):
                 self.giving = None
 
     def forget(self, slot: int) -> None:
-        if slot in self.groups.list_of(slot):
+        if slot in self.small or slot in self.groups.list_of(slot):
             self.take(slot)
         self.groups.leave(slot)
+        self.new.discard(slot)
+        self.hit.discard(slot)
 
     def admit(self, serial: int, keys: Keys, slots: Slots, now: float) -> None:
-        self.finishing = False
+        self.releasing = None
         self.clock += len(keys)
+        self.hit.update(slot for slot in slots if slot is not None)
 
     def finish(self, serial: int, keys: Keys, now: float) -> None:
-        self.finishing = True
         self.releasing = None
 
     def victim(self) -> int | None:
-        if not self.nodes.slots:
+        main = sum(len(slots) for slots in self.groups.evictable.values())
+        small = len(self.small)
+        if small + main == 0:
             return None
-        self.finishing = False
+        self.releasing = None
+        if small and (main == 0 or small >= self.small_ratio * (small + main)):
+            slot = self.small[0]
+            self.forget(slot)
+            return slot
         if self.giving is None:
             self.giving = self.nodes.lowest(self._score)
             self.left = self.chunk

@@ -176,5 +176,9 @@ class PartialComputeConfig:
     chunk: Annotated[int, Interval(ge=1, le=1_000_000)] = 32
     """Blocks that a node gives at once, from its beginning: the token budget of a
     scheduler step over the block size."""
+    small_ratio: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    """Share of the evictable blocks that those never hit may hold before they are
+    evicted from, first in, first out; costs count among the others only. With 0 they
+    count among all. For floods of one-off prompts."""
     seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
     """Of the draws."""
