@@ -22,7 +22,8 @@ from vllm.benchmarks.eviction.cost_models import LINEAR, UNIFORM, CostModel
 from vllm.benchmarks.eviction.grid import run_one, savings
 from vllm.benchmarks.eviction.oracles import replay_oracle
 from vllm.benchmarks.eviction.policy_list import parse_policies
-from vllm.v1.core.eviction.registry import policy_names
+from vllm.benchmarks.eviction.service import Service
+from vllm.v1.core.eviction.registry import get_policy, policy_names
 
 STEEP = CostModel("steep", 0.05)
 BENT = CostModel("bent", 0.01, 0.2, 2 * BLOCK)
@@ -105,8 +106,14 @@ def test_the_optimum_bounds_the_oracles_and_the_policies(cost, paths, room):
     bound = savings(trace, prefixes, cost) + 1e-9
     assert savings(trace, replay_oracle(trace, capacity, "belady"), cost) <= bound
     for policy in parse_policies(",".join(policy_names())):
-        found = run_one(trace, capacity, policy, None, cost)
+        found = run_one(
+            trace, capacity, policy, None, cost, Service(hole_filling="off")
+        )
         assert savings(trace, found, cost) <= bound
+        if not get_policy(policy.name).fills_holes:
+            continue
+        found = run_one(trace, capacity, policy, None, cost, Service(hole_step=0.0))
+        assert found.saved <= most.saved + slack
 
 
 def test_what_is_dear_is_kept_though_it_is_needed_later():

@@ -144,7 +144,7 @@ def compute(
     """Say whether to weigh what blocks cost."""
     gap = weighed - belady
     verdict = (
-        "it would pay, in an engine that can fill holes; vLLM cannot"
+        "it would pay; try partial-compute, under which holes are filled"
         if gap > WORTH_WEIGHING
         else "it does not pay"
     )

@@ -173,8 +173,8 @@ def _add_policy_args(parser: argparse.ArgumentParser) -> None:
         default="lru,s3fifo,arc,adaptive",
         metavar="NAMES",
         help="separated by commas; parameters after a colon: s3fifo:promotion=2; "
-        "offline only: session-lru, random-compute, partial-compute, belady, "
-        "belady-compute, ilp, ilp-prefix, infinite (default: %(default)s)",
+        "offline only: session-lru, belady, belady-compute, ilp, ilp-prefix, infinite "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--window",
@@ -207,6 +207,7 @@ def _add_service_args(parser: argparse.ArgumentParser) -> None:
         ("--prefill-rate", float, 8000.0, "RATE", "prompt tokens computed a second"),
         ("--decode-seconds", float, 0.02, "SECONDS", "of an output token"),
         ("--max-running", int, 64, "N", "requests at the same time"),
+        ("--prefill-budget", int, 8192, "TOKENS", "that a step of prefill computes"),
     ):
         engine.add_argument(
             flag,
@@ -215,6 +216,21 @@ def _add_service_args(parser: argparse.ArgumentParser) -> None:
             metavar=metavar,
             help=f"{text} (default: %(default)s)",
         )
+    engine.add_argument(
+        "--hole-step",
+        type=float,
+        metavar="TOKENS",
+        help="at depth zero that a further step of prefill costs as much as (default: "
+        "as measured, where --cost is a calibration, else 256)",
+    )
+    engine.add_argument(
+        "--hole-filling",
+        choices=("auto", "off"),
+        default="auto",
+        help="auto uses cached blocks behind missing ones under policies that leave "
+        "holes (random-compute, partial-compute), where that saves more than the "
+        "further steps of prefill cost (default: %(default)s)",
+    )
 
 
 def _add_workers_arg(parser: argparse.ArgumentParser) -> None:

@@ -96,7 +96,13 @@ def _service(args: argparse.Namespace) -> Any:
     from vllm.benchmarks.eviction.service import Service
 
     return Service(
-        args.base_seconds, args.prefill_rate, args.decode_seconds, args.max_running
+        args.base_seconds,
+        args.prefill_rate,
+        args.decode_seconds,
+        args.max_running,
+        args.hole_filling,
+        args.prefill_budget,
+        args.hole_step,
     )
 
 
@@ -127,7 +133,14 @@ def _measures(rows: Sequence[dict[str, Any]], cost: Any) -> tuple[str, set[str]]
         if cost.window:
             title += f" + {cost.per_window_token:.3g} up to {cost.window:,}"
         title += ")"
-    return title, {"prompt_blocks", "prompt_tokens", "hit_tokens"}
+    return title, {
+        "prompt_blocks",
+        "prompt_tokens",
+        "hit_tokens",
+        "hole_blocks",
+        "filled_holes",
+        "compute_saved",
+    }
 
 
 def _collect(
@@ -275,6 +288,7 @@ def _policies(args: argparse.Namespace) -> int:
                 "parameters": json.dumps(_defaults(spec.config)),
                 "ghosts": spec.ghosts,
                 "shadow": spec.native and not spec.offline,
+                "fills_holes": spec.fills_holes,
                 "offline": spec.offline,
             }
         )
@@ -286,6 +300,7 @@ def _policies(args: argparse.Namespace) -> int:
                 "parameters": "{}",
                 "ghosts": False,
                 "shadow": False,
+                "fills_holes": name in ("belady-compute", "ilp"),
                 "offline": True,
             }
         )

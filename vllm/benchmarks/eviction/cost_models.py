@@ -40,6 +40,8 @@ class CostModel:
         per_window_token: Of depth as far as the window reaches.
         window: Tokens.
         flops: Where the figures are from, if from a model.
+        step_tokens: What a further step of prefill costs, in tokens at depth zero. No
+            model's config tells it: the default is the engine's.
 
     """
 
@@ -48,6 +50,7 @@ class CostModel:
     per_window_token: float = 0.0
     window: int = 0
     flops: Flops | None = None
+    step_tokens: float = 256.0
 
     def __call__(self, depth: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cost of blocks that end at these depths, tokens."""
@@ -103,7 +106,11 @@ def parse_cost(text: str) -> CostModel:
         except ValueError as error:
             raise ValueError(f"--cost is {text}: {error}.") from None
         return CostModel(
-            found.title, found.per_token, found.per_window_token, found.window
+            found.title,
+            found.per_token,
+            found.per_window_token,
+            found.window,
+            step_tokens=found.step_tokens,
         )
     try:
         flops = flops_of(config)

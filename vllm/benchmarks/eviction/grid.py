@@ -55,9 +55,10 @@ def run_one(
         return replay_oracle(trace, capacity, policy.name, cost)
     if policy.peer:
         return replay_peer(trace, capacity, policy.name)
+    holes = service.hole_rule(cost, trace.block_size)
     if policy.name != MANAGER:
         candidate = Candidate(policy.name, policy.config)
-        return replay(trace, capacity, candidate, service.native(), cost)
+        return replay(trace, capacity, candidate, service.native(), cost, holes)
     config = parse_config(MANAGER, policy.config)
     candidates = [
         Candidate(each.name, each.config)
@@ -70,6 +71,8 @@ def run_one(
         lambda num, now: make_rule(config, window, num, now),
         service.native(),
         cost,
+        holes,
+        config.objective,
     )
 
 
@@ -119,7 +122,28 @@ def make_row(
         "evictions": result.evictions,
         "ghost_hits": result.ghost_hits if ghosts else None,
         "switches": len(result.switches) if policy.name == MANAGER else None,
-        "holes": result.holes,
-        "hole_blocks": result.hole_blocks,
+        **_holes(result, trace.block_size),
         "mean_wait_s": None if policy.timeless else result.mean_wait,
     }
+
+
+def _holes(result: Result, block_size: int) -> dict[str, Any]:
+    """Measures of holes; None where hits are prefixes."""
+    each, blocks = result.request_holes, result.filled_blocks
+    if each is not None and len(each) == 0:
+        each = np.zeros(1, np.uint32)
+    return {
+        "holes": result.holes,
+        "hole_blocks": result.hole_blocks,
+        "holes_mean": _over(result.holes, result.requests),
+        "holes_p99": None if each is None else float(np.quantile(each, 0.99)),
+        "holes_max": None if each is None else int(each.max(initial=0)),
+        "hole_length": _over(result.hole_blocks, result.holes),
+        "filled_holes": result.filled_holes,
+        "recomputed_tokens": None if blocks is None else blocks * block_size,
+        "compute_saved": result.saved,
+    }
+
+
+def _over(count: int | None, of: int | None) -> float | None:
+    return None if count is None else count / max(1, of or 0)

@@ -5,11 +5,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from vllm._eviction_C import (
+    HoleRule,
     ServiceModel,
     ShadowSet,
     Simulator,
@@ -21,7 +22,13 @@ from vllm.benchmarks.eviction.cost_models import UNIFORM, CostModel
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.registry import get_policy, native_parameters
-from vllm.v1.core.eviction.rules import Counts, CountsSince, Decision, Rule
+from vllm.v1.core.eviction.rules import (
+    Counts,
+    CountsSince,
+    Decision,
+    Rule,
+    weighed,
+)
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,13 @@ class Result:
         hit_tokens: Those of the hit blocks.
         ghost_hits: Queried blocks that had been evicted not long before.
         hits: uint32 (requests,); blocks that each request of the trace hit.
-        saved: Cost of the hits, where these are no prefixes.
-        holes: Runs of blocks that a request has to compute, where hits are no
-            prefixes.
+        saved: Cost of the hits in blocks at depth zero, where these are no prefixes.
+        holes: Runs of full blocks that a request has to compute, where hits are no
+            prefixes; what its end adds is one too.
         hole_blocks: Blocks in them.
+        request_holes: uint32 (requests,); holes of each request of the trace.
+        filled_holes: Those that have a hit behind them.
+        filled_blocks: Blocks in those.
 
     """
 
@@ -85,6 +95,11 @@ class Result:
     saved: float | None = None
     holes: int | None = None
     hole_blocks: int | None = None
+    request_holes: NDArray[np.uint32] | None = field(
+        default=None, compare=False, repr=False
+    )
+    filled_holes: int | None = None
+    filled_blocks: int | None = None
 
 
 def replay(
@@ -93,11 +108,22 @@ def replay(
     policy: Candidate,
     service: ServiceModel | None = None,
     cost: CostModel = UNIFORM,
+    holes: HoleRule | None = None,
 ) -> Result:
-    """Replay under one policy throughout; `cost` is told to those that weigh it."""
-    simulator = _simulator(trace, num_blocks, policy, service, cost)
+    """Replay under one policy throughout.
+
+    Args:
+        trace: Requests.
+        num_blocks: Blocks of the pool.
+        policy: The policy.
+        service: Of time; the default is the one of the workloads.
+        cost: Of a block, for policies that weigh it.
+        holes: How the engine fills them, under a policy that leaves some.
+
+    """
+    simulator = _simulator(trace, num_blocks, policy, service, cost, holes)
     simulator.run_until(math.inf)
-    return _result(simulator)
+    return _result(simulator, holes is not None and _fills_holes(policy))
 
 
 def learnt(
@@ -112,7 +138,7 @@ def learnt(
         Rows of numbers by name; empty for a policy that learns nothing.
 
     """
-    simulator = _simulator(trace, num_blocks, policy, service, UNIFORM)
+    simulator = _simulator(trace, num_blocks, policy, service, UNIFORM, None)
     simulator.run_until(math.inf)
     return simulator.report()
 
@@ -124,6 +150,8 @@ def replay_adaptive(
     make_rule: Callable[[int, float], Rule],
     service: ServiceModel | None = None,
     cost: CostModel = UNIFORM,
+    holes: HoleRule | None = None,
+    objective: Literal["tokens", "compute"] = "tokens",
 ) -> Result:
     """Replay under `adaptive`; the first candidate is live at the start.
 
@@ -134,16 +162,19 @@ def replay_adaptive(
         make_rule: Called with the number of candidates and the time.
         service: Of time; the default is the one of the workloads.
         cost: Of a block, for policies that weigh it.
+        holes: How the engine fills them, under a policy that leaves some.
+        objective: What the rule is told of: hit tokens, or the compute that they save.
 
     """
     start = float(trace.arrivals[0]) if len(trace) else 0.0
     rule = make_rule(len(candidates), start)
-    simulator = _simulator(trace, num_blocks, candidates[0], service, cost)
+    simulator = _simulator(trace, num_blocks, candidates[0], service, cost, holes)
     shadows = ShadowSet(
         num_blocks,
         trace.block_size,
         [candidate.native() for candidate in candidates],
         cost=cost.native(),
+        holes=holes,
     )
     if trace.last_key:
         shadows.number_keys(trace.last_key)
@@ -161,14 +192,23 @@ def replay_adaptive(
         if window is not None:
             counts = window.counts(simulator.counts)
         else:
-            counts = since.take(shadows.query_tokens, shadows.hit_tokens)
+            counts = since.take(
+                *weighed(
+                    objective,
+                    (shadows.query_tokens, shadows.hit_tokens),
+                    (shadows.query_cost, shadows.saved),
+                    trace.block_size,
+                )
+            )
         decision = rule.decide(now, live, counts)
         decisions.append(decision)
         if decision.choice != live:
             live = decision.choice
             simulator.hand_over(shadows, live)
             switches.append((now, candidates[live].name))
-    result = _result(simulator)
+    result = _result(
+        simulator, holes is not None and any(map(_fills_holes, candidates))
+    )
     result.switches = switches
     result.decisions = decisions
     return result
@@ -239,6 +279,7 @@ def _simulator(
     policy: Candidate,
     service: ServiceModel | None,
     cost: CostModel,
+    holes: HoleRule | None,
 ) -> Simulator:
     parameters = parse_config(policy.name, policy.config)
     return Simulator(
@@ -252,13 +293,18 @@ def _simulator(
         service or ServiceModel(),
         cost.native(),
         last_key=trace.last_key,
+        holes=holes,
     )
 
 
-def _result(simulator: Simulator) -> Result:
+def _fills_holes(policy: Candidate) -> bool:
+    return get_policy(policy.name).fills_holes
+
+
+def _result(simulator: Simulator, with_holes: bool) -> Result:
     counts = simulator.counts
     queries = counts["query_blocks"]
-    return Result(
+    result = Result(
         hit_rate=counts["hit_blocks"] / queries if queries else 0.0,
         query_blocks=queries,
         hit_blocks=counts["hit_blocks"],
@@ -271,3 +317,11 @@ def _result(simulator: Simulator) -> Result:
         ghost_hits=simulator.ghost_hits,
         hits=simulator.hits,
     )
+    if with_holes:
+        result.saved = counts["saved"]
+        result.request_holes = simulator.holes
+        result.holes = int(result.request_holes.sum(dtype=np.int64))
+        result.hole_blocks = queries - result.hit_blocks
+        result.filled_holes = counts["filled_holes"]
+        result.filled_blocks = counts["filled_blocks"]
+    return result

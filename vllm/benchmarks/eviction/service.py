@@ -1,27 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
-"""How fast the replayed engine is: for how long a request holds its blocks."""
+"""The replayed engine: for how long a request holds its blocks, what it may reuse."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from vllm._eviction_C import ServiceModel
+    from vllm._eviction_C import HoleRule, ServiceModel
+
+    from vllm.benchmarks.eviction.cost_models import CostModel
 
 
 @dataclass(frozen=True)
 class Service:
-    """A model of service time.
+    """A model of service time, and of prefill in steps.
 
     A request is admitted in order of arrival while fewer than `max_running` run and its
     prompt fits into the pool. It takes `base` seconds, the time to compute the tokens
     that it does not hit, and the time of its output.
+
+    Holes are filled under policies that leave them. A cached run behind a hole is used
+    when it saves more than the further steps of prefill cost that it takes.
 
     Attributes:
         base: Seconds.
         prefill_rate: Prompt tokens a second.
         decode_seconds: Of an output token.
         max_running: Requests.
+        hole_filling: Whether holes are filled.
+        prefill_budget: Tokens that a step computes at most. The default is vLLM's on a
+            GPU that serves.
+        hole_step: What a further step costs, in tokens at depth zero; by default what
+            the cost model says.
 
     """
 
@@ -29,6 +39,9 @@ class Service:
     prefill_rate: float = 8000.0
     decode_seconds: float = 0.02
     max_running: int = 64
+    hole_filling: Literal["auto", "off"] = "auto"
+    prefill_budget: int = 8192
+    hole_step: float | None = None
 
     def __post_init__(self) -> None:
         for name, least, exclusive in (
@@ -36,8 +49,12 @@ class Service:
             ("prefill_rate", 0, True),
             ("decode_seconds", 0, False),
             ("max_running", 1, False),
+            ("prefill_budget", 1, False),
+            ("hole_step", 0, False),
         ):
             value = getattr(self, name)
+            if value is None:
+                continue
             if not (value > least if exclusive else value >= least):
                 bound = "more than 0" if exclusive else f"{least} or more"
                 flag = _FLAGS.get(name, name).replace("_", "-")
@@ -50,6 +67,22 @@ class Service:
         return ServiceModel(
             self.base, self.prefill_rate, self.decode_seconds, self.max_running
         )
+
+    def hole_rule(self, cost: "CostModel", block_size: int) -> "HoleRule | None":
+        """Which runs behind holes are used; None where no holes are filled.
+
+        Args:
+            cost: Of a block.
+            block_size: Tokens.
+
+        """
+        from vllm._eviction_C import HoleRule
+
+        if self.hole_filling == "off":
+            return None
+        budget = max(1, self.prefill_budget // block_size)
+        step = cost.step_tokens if self.hole_step is None else self.hole_step
+        return HoleRule(cost.native(), block_size, budget, step / block_size)
 
 
 _FLAGS = {"base": "base_seconds"}
