@@ -15,6 +15,7 @@ from vllm.v1.core.eviction.rules import (
     Paper,
     Rule,
     Window,
+    weighed,
 )
 
 
@@ -259,3 +260,24 @@ class TestCountsSince:
         since.take(100, [40, 50])
         assert since.take(30, [10, 20]) == Counts(30, (10, 20))
         assert since.take(31, [10, 21]) == Counts(1, (0, 1))
+
+
+class TestObjective:
+    TOKENS = (160, [64, 48])
+    COMPUTE = (25.4, [8.0, 16.6])
+
+    def test_tokens_are_told_as_they_are(self):
+        assert weighed("tokens", self.TOKENS, self.COMPUTE, 16) == self.TOKENS
+
+    def test_compute_is_told_in_tokens_as_dear_as_the_first(self):
+        told = weighed("compute", self.TOKENS, self.COMPUTE, 16)
+        assert told == (406, [128, 266])
+
+    def test_they_may_choose_differently(self):
+        """The first finds more, and what the second finds is dear."""
+        choices = []
+        for objective in ("tokens", "compute"):
+            queries, hits = weighed(objective, self.TOKENS, self.COMPUTE, 16)
+            rule = Window(2, 0.0)
+            choices.append(rule.decide(60.0, 0, Counts(queries, tuple(hits))).choice)
+        assert choices == [0, 1]

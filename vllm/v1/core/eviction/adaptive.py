@@ -33,7 +33,7 @@ from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.hand_over import HandOver
 from vllm.v1.core.eviction.hooks import EvictionHooks
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
-from vllm.v1.core.eviction.rules import CountsSince, Decision, Rule
+from vllm.v1.core.eviction.rules import CountsSince, Decision, Rule, weighed
 from vllm.v1.core.eviction.windows import group_windows
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
             for candidate in candidates
         ],
         windows=windows,
+        holes=None if manager.hole_filler is None else manager.hole_filler.rule,
         threaded=config.threaded,
         record_window=resolve_rule(config, window) == "paper",
     )
@@ -130,6 +131,7 @@ class AdaptiveHooks(EvictionHooks):
         self._live_since: float | None = None
         self._switches = {candidate.label: 0 for candidate in candidates}
         self._totals: tuple[int, list[int]] = (0, [0] * len(candidates))
+        self._compute: tuple[float, list[float]] = (0.0, [0.0] * len(candidates))
         self._free_sum = 0
         self._free_samples = 0
         self._mark: int | None = None  # asked for, not answered yet
@@ -229,13 +231,19 @@ class AdaptiveHooks(EvictionHooks):
         answer = self.host.poll_answer()
         if answer is None or answer[0] != self._mark:
             return
-        _, queries, hits = answer
+        _, queries, hits, cost, saved = answer
         if len(hits) != len(self.candidates):
             raise RuntimeError(f"the shadows answered {hits}")
         self._mark = None
         replayed = self._rule.reads_replay and self._mark_decides
         if not replayed:
             self._totals = (queries, hits)
+            self._compute = (cost, saved)
+        # What the rule is told of from here on.
+        _, block_size, _ = self._groups[0]
+        queries, hits = weighed(
+            self.config.objective, (queries, hits), (cost, saved), block_size
+        )
         if self._starts:
             self._starts = False
             self._since.take(queries, hits)
@@ -267,24 +275,27 @@ class AdaptiveHooks(EvictionHooks):
         rates = ", ".join(
             f"{label} {100 * rate:.1f}%" for label, rate in entry["hit_rates"].items()
         )
+        by_tokens = self.config.objective == "tokens"
         arguments = (
             entry["live"],
             entry["choice"],
             entry["seconds"],
             entry["query_tokens"],
+            "tokens" if by_tokens else "tokens' worth of compute",
+            "hit rates" if by_tokens else "compute savings",
             rates,
         )
         if switches:
             logger.info(
-                "Prefix cache eviction policy: %s -> %s (%.0f s, %d tokens; "
-                "shadow hit rates: %s).",
+                "Prefix cache eviction policy: %s -> %s (%.0f s, %d %s; "
+                "shadow %s: %s).",
                 *arguments,
             )
             self._start_hand_over(decision.choice, now)
             return
         logger.debug(
-            "Prefix cache eviction policy: %s stays, best %s (%.0f s, %d tokens; "
-            "shadow hit rates: %s).",
+            "Prefix cache eviction policy: %s stays, best %s (%.0f s, %d %s; shadow "
+            "%s: %s).",
             *arguments,
         )
         if follows and decision.choice == self.live != coming:
@@ -376,6 +387,7 @@ class AdaptiveHooks(EvictionHooks):
 
     def status(self) -> dict[str, Any]:
         queries, hits = self._totals
+        cost, saved = self._compute
         pinned = None if self._pinned is None else self.candidates[self._pinned].label
         target = (
             None
@@ -385,6 +397,7 @@ class AdaptiveHooks(EvictionHooks):
         return super().status() | {
             "live_seconds": round(self._now - (self._live_since or self._now), 3),
             "rule": resolve_rule(self.config, self._window),
+            "objective": self.config.objective,
             "window": self._window,
             "dry_run": self.config.dry_run,
             "pinned": pinned,
@@ -399,6 +412,9 @@ class AdaptiveHooks(EvictionHooks):
                     "policy": candidate.name,
                     "config": candidate.config,
                     "shadow_hit_rate": round(hits[i] / queries, 4) if queries else None,
+                    "shadow_compute_savings": round(saved[i] / cost, 4)
+                    if cost
+                    else None,
                     "switches": self._switches[candidate.label],
                 }
                 for i, candidate in enumerate(self.candidates)
@@ -412,17 +428,26 @@ class AdaptiveHooks(EvictionHooks):
         """See `EvictionHooks.make_stats`. Also, since the last call:
 
         Returns:
-            `shadow_queries` and, by label, `shadow_hits` in tokens; `switches` by
-            label; `seconds` that the hooks took on the scheduler's thread, and
+            `shadow_queries` and, by label, `shadow_hits` in tokens; `shadow_compute`
+            and, by label, `shadow_saved` in tokens as dear as the first ones, of full
+            blocks only; `switches` by label;
+            `seconds` that the hooks took on the scheduler's thread, and
             `shadow_seconds` on the shadows' own; `dropped` admissions.
 
         """
         queries, hits = self._totals
+        cost, saved = self._compute
+        _, block_size, _ = self._groups[0]
         labels = [candidate.label for candidate in self.candidates]
         return super().make_stats() | self._deltas(
             {
                 "shadow_queries": queries,
                 "shadow_hits": dict(zip(labels, hits, strict=True)),
+                "shadow_compute": cost * block_size,
+                "shadow_saved": {
+                    label: each * block_size
+                    for label, each in zip(labels, saved, strict=True)
+                },
                 "switches": dict(self._switches),
                 "seconds": self._seconds,
                 "shadow_seconds": self.host.busy_seconds,

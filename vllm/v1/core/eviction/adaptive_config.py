@@ -39,6 +39,10 @@ class AdaptiveConfig:
     default 1, and 2 with `gittins` among the candidates: see `default_errors`."""
     min_lead: Annotated[float, Interval(ge=0, lt=1)] = 0.005
     """Share of the tokens that a lead must exceed; `discounted`."""
+    objective: Literal["tokens", "compute"] = "tokens"
+    """What a candidate must have more of: hit tokens, or the compute that its hits
+    save. They differ where a deep block is dear, and policies that leave holes are
+    candidates. Not with the rule `paper`, which counts hits."""
     first_window: Annotated[float, Interval(gt=0)] = 60.0
     """Seconds; `window`. The windows double from this one up to the full window."""
     dry_run: bool = False
@@ -120,9 +124,15 @@ def resolve_rule(config: AdaptiveConfig, window: float | None) -> str:
     """Return the rule in force.
 
     Raises:
-        ValueError: A window with a rule that has none.
+        ValueError: A window with a rule that has none, an objective with one that
+            cannot tell.
 
     """
+    if config.rule == "paper" and config.objective == "compute":
+        raise ValueError(
+            "eviction_config.objective is 'compute', but the rule 'paper' counts hits: "
+            "leave out one of the two."
+        )
     if config.rule is None:
         return "discounted" if window is None else "window"
     if config.rule == "discounted" and window is not None:

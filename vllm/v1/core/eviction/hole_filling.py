@@ -61,6 +61,9 @@ class HoleFiller:
         rule: Says which runs are worth it.
         reserves_prompt: A request is admitted only when its whole prompt fits.
 
+    Attributes:
+        rule: As given, for shadows.
+
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class HoleFiller:
         self._pool = manager.block_pool
         self._group = manager.coordinator.single_type_managers[_GROUP]
         self._block_size = self._group.block_size
-        self._rule = rule
+        self.rule = rule
         self._reserves_prompt = reserves_prompt
         # Of the request that is being admitted: its id, prefix in blocks, runs.
         self._planned: tuple[str, int, list[Run]] | None = None
@@ -232,7 +235,7 @@ class HoleFiller:
             return []
         runs = [
             Run(first, [cached[place] for place in range(first, end)])
-            for first, end in self._rule.runs(bytes(flags), prefix, length)
+            for first, end in self.rule.runs(bytes(flags), prefix, length)
         ]
         if runs:
             self._planned = (request.request_id, prefix, runs)

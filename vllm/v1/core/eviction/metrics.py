@@ -53,6 +53,10 @@ _ADAPTIVE_COUNTERS = {
         "vllm:prefix_cache_shadow_queries",
         "Prompt tokens that the shadows were asked for.",
     ),
+    "shadow_compute": (
+        "vllm:prefix_cache_shadow_compute",
+        "What these prompts cost to compute, in tokens as dear as the first ones.",
+    ),
     "seconds": (
         "vllm:prefix_cache_eviction_seconds",
         "Time that the adaptive manager took on the scheduler's thread.",
@@ -70,6 +74,10 @@ _CANDIDATE_COUNTERS = {
     "shadow_hits": (
         "vllm:prefix_cache_shadow_hits",
         "Prompt tokens that would have been hits under the policy.",
+    ),
+    "shadow_saved": (
+        "vllm:prefix_cache_shadow_compute_saved",
+        "Of that, what would have been saved under the policy.",
     ),
     "switches": (
         "vllm:prefix_cache_policy_switches",

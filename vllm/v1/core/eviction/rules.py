@@ -17,8 +17,10 @@ class Counts:
     """What the shadows counted since the last decision.
 
     Attributes:
-        query_tokens: Prompt tokens of admitted requests.
-        hit_tokens: Of each candidate, those it would not have computed.
+        query_tokens: Prompt tokens of admitted requests; under the objective
+            `compute` what computing their full blocks costs, in tokens as dear as the
+            first ones.
+        hit_tokens: Of each candidate, what of it would not have been computed.
 
     """
 
@@ -199,6 +201,27 @@ class Paper(Window):
 
     def __init__(self, num_candidates: int, now: float = 0.0, window: float = 900.0):
         super().__init__(num_candidates, now, window, first_window=window)
+
+
+def weighed(
+    objective: str,
+    tokens: tuple[int, list[int]],
+    compute: tuple[float, list[float]],
+    block_size: int,
+) -> tuple[int, list[int]]:
+    """Totals that a rule compares, those asked for and those of each candidate's hits.
+
+    Args:
+        objective: `tokens` or `compute`.
+        tokens: Of prompts, and of hits.
+        compute: What they cost, in blocks at depth zero; of the full blocks only.
+        block_size: Tokens.
+
+    """
+    if objective == "tokens":
+        return tokens
+    queries, saved = compute
+    return round(queries * block_size), [round(each * block_size) for each in saved]
 
 
 @dataclass
