@@ -46,7 +46,7 @@ def fill_any_hole(llm: "LLM", budget: int = 1024) -> None:
     from vllm._eviction_C import HoleRule, RecomputeCost
 
     filler: Any = scheduler_of(llm).kv_cache_manager.hole_filler
-    filler._rule = HoleRule(
+    filler.rule = HoleRule(
         RecomputeCost(), BLOCK_SIZE, budget=max(1, budget // BLOCK_SIZE), step=0.0
     )
 

@@ -17,7 +17,7 @@ TOKENS = prompt(12)
 def engine(model: Path) -> HoleyScheduler:
     """Twelve blocks of a prompt are cached; a step of prefill costs nothing."""
     engine = HoleyScheduler(model)
-    engine.filler._rule = free_steps(engine)
+    engine.filler.rule = free_steps(engine)
     engine.serve("first", TOKENS)
     return engine
 
@@ -60,7 +60,7 @@ def test_each_hole_is_a_step(engine: HoleyScheduler) -> None:
 
 def test_a_long_hole_is_computed_in_chunks(model: Path) -> None:
     engine = HoleyScheduler(model, max_tokens_in_step=4 * BLOCK_SIZE)
-    engine.filler._rule = free_steps(engine)
+    engine.filler.rule = free_steps(engine)
     engine.serve("first", TOKENS)
     engine.make_holes(TOKENS, range(1, 8))
     engine.serve("again", TOKENS)
@@ -93,7 +93,7 @@ def test_a_filled_hole_is_cached_again(engine: HoleyScheduler) -> None:
 
 def test_a_run_that_saves_less_than_a_step_is_computed(engine: HoleyScheduler) -> None:
     engine.make_holes(TOKENS, [1, 3, 4])  # one block, then seven
-    engine.filler._rule = free_steps(engine, step=1.0)
+    engine.filler.rule = free_steps(engine, step=1.0)
     engine.serve("again", TOKENS)
     assert chunks_in_blocks(engine, "again") == [(1, 5), (12, 12.25)]
 
@@ -138,7 +138,7 @@ def test_two_requests_share_the_runs(engine: HoleyScheduler) -> None:
 
 def test_a_preempted_request_finds_its_runs_again(model: Path) -> None:
     engine = HoleyScheduler(model, num_blocks=20, max_tokens_in_step=24)
-    engine.filler._rule = free_steps(engine)
+    engine.filler.rule = free_steps(engine)
     engine.serve("first", TOKENS)
     engine.make_holes(TOKENS, [1, 5])
     engine.add("long", prompt(5, family=1), outputs=24)

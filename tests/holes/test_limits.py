@@ -153,7 +153,7 @@ def test_requests_that_cannot_jump_are_served_as_a_plain_prefix(
     model: Path, unfit: dict
 ) -> None:
     engine = HoleyScheduler(model)
-    engine.filler._rule = HoleRule(RecomputeCost(), BLOCK_SIZE, budget=16, step=0.0)
+    engine.filler.rule = HoleRule(RecomputeCost(), BLOCK_SIZE, budget=16, step=0.0)
     engine.serve("first", TOKENS)
     engine.make_holes(TOKENS, [2])
     request = make_request("again", TOKENS)

@@ -74,6 +74,7 @@ class HoleFiller:
         self._group = manager.coordinator.single_type_managers[_GROUP]
         self._block_size = self._group.block_size
         self.rule = rule
+        """Which runs are worth it; the shadows ask it, too."""
         self._reserves_prompt = reserves_prompt
         # Of the request that is being admitted: its id, prefix in blocks, runs.
         self._planned: tuple[str, int, list[Run]] | None = None
