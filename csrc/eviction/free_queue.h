@@ -52,6 +52,8 @@ class Residency {
   // How many blocks hold it, this one among them. An owner whose blocks lose their
   // content only after several were chosen must know the number.
   virtual std::uint32_t copies(Slot slot) { return duplicated(slot) ? 2 : 1; }
+  // What is known of a block that enters the order other than by its release.
+  virtual BlockInfo info(Slot) { return {}; }
 };
 
 class FreeQueue {
@@ -247,18 +249,23 @@ class FreeQueue {
   // False when none was begun, or a reset put an end to it.
   bool handing_over() const { return successor_.watching(); }
   // Does at most `budget` blocks' worth of work. True when the policy has changed.
-  // Throws when the new policy does, and then the old one stays.
-  bool continue_hand_over(std::size_t budget) {
+  // Throws when the new policy does, and then the old one stays. `info` tells of a slot
+  // what is known of its block, for one that is new to the new policy.
+  template <typename Info>
+  bool continue_hand_over(std::size_t budget, Info info) {
     const auto look = [this](Slot slot) {
       return Successor::Block{policy_->key_of(slot), released(slot), region_[slot] == Region::kOrder,
                               region_[slot] == Region::kHeld};
     };
-    if (!successor_.work(budget, look)) return false;
+    if (!successor_.work(budget, look, info)) return false;
     require(successor_.size() == in_order_, "free queue: the new policy missed a block");
     std::unique_ptr<Policy> retired = replace_policy(successor_.take_over());
     leftovers_ = successor_.end();
     leftovers_.policy = std::move(retired);
     return true;
+  }
+  bool continue_hand_over(std::size_t budget) {
+    return continue_hand_over(budget, [](Slot) { return BlockInfo{}; });
   }
   Leftovers take_leftovers() { return std::exchange(leftovers_, {}); }
   void abandon_hand_over() {
@@ -339,7 +346,7 @@ class FreeQueue {
       }
       // The other copy went first: this one counts now.
       release(slot);
-      enter_order(slot, key, BlockInfo{});
+      enter_order(slot, key, residency.info(slot));
     }
     if (in_order_ == 0) return leave(last_);
     const Policy::Victim victim = choose();
@@ -371,7 +378,7 @@ class FreeQueue {
         spare_.erase(slot);
         region_[slot] = Region::kHeld;
         release(slot);
-        enter_order(slot, key, BlockInfo{});
+        enter_order(slot, key, residency.info(slot));
       } else {
         ++going[key];
         ++seen;

@@ -199,7 +199,7 @@ class LiveQueue final : private Residency {
     return plan.has_value();
   }
   bool continue_hand_over(std::size_t budget) {
-    const bool changed = queue_.continue_hand_over(budget);
+    const bool changed = queue_.continue_hand_over(budget, [this](Slot slot) { return info(slot); });
     discard_leftovers();
     return changed;
   }
@@ -234,6 +234,8 @@ class LiveQueue final : private Residency {
   void prefetch(Slot slot) override { reader_.prefetch_hash(blocks_[slot]); }
   bool duplicated(Slot slot) override { return copies(slot) > 1; }
   std::uint32_t copies(Slot slot) override { return map_.copies(reader_.hash(blocks_[slot])); }
+  BlockInfo info(Slot slot) override { return info_at(reader_.depth(blocks_[slot])); }
+  BlockInfo info_at(std::uint32_t depth) const { return {.depth = depth, .cost = cost_(depth)}; }
 
   // The shadows' thread frees them: for a large pool that takes milliseconds.
   void discard_leftovers() {
@@ -256,7 +258,7 @@ class LiveQueue final : private Residency {
             !hash.is_none() && map_.copies(hash) > 1};
   }
   void push(const Released& block) {
-    queue_.push(block.slot, block.key, BlockInfo{.depth = block.depth, .cost = cost_(block.depth)}, block.duplicated);
+    queue_.push(block.slot, block.key, info_at(block.depth), block.duplicated);
     ++num_free_blocks;
   }
 

@@ -94,10 +94,11 @@ class Successor {
     guarded([&] { policy_->advance(now); });
   }
 
-  // Does at most `budget` blocks' worth of work; `look` gives the Block of a slot. True
-  // when nothing is left to do. Throws what went wrong, once.
-  template <typename Look>
-  bool work(std::size_t budget, Look look) {
+  // Does at most `budget` blocks' worth of work; `look` gives the Block of a slot, `info`
+  // what is known of one that is new. True when nothing is left to do. Throws what went
+  // wrong, once.
+  template <typename Look, typename Info>
+  bool work(std::size_t budget, Look look, Info info) {
     if (policy_ != nullptr) {
       guarded([&] {
         for (; budget > 0 && placed_ < plan_.size(); --budget) {
@@ -105,7 +106,7 @@ class Successor {
             const HandOverPlan::Item& later = plan_[placed_ + kAhead];
             policy_->prefetch(later.entry.key, later.slot);
           }
-          place(plan_[placed_++], look);
+          place(plan_[placed_++], look, info);
         }
         for (; budget > 0 && arrived_ < arrivals_.size(); --budget) enter(arrivals_[arrived_++], look);
         if (budget > 0) ended_ = policy_->end_adoption(budget);
@@ -130,8 +131,8 @@ class Successor {
  private:
   bool waits(std::uint64_t clock) const { return clock > reached_; }
 
-  template <typename Look>
-  void place(const HandOverPlan::Item& item, Look look) {
+  template <typename Look, typename Info>
+  void place(const HandOverPlan::Item& item, Look look, Info info) {
     const Block block = look(item.slot);
     const bool evictable = block.evictable && !waits(block.released);
     // Another content by now, or there already.
@@ -140,7 +141,7 @@ class Successor {
       if (block.evictable || block.held) policy_->place(item.slot, item.entry, evictable);
     } else if (evictable) {
       policy_->disown(block.key);  // evicted from the shadow, resident here: not a return
-      policy_->insert(item.slot, block.key, BlockInfo{});
+      policy_->insert(item.slot, block.key, info(item.slot));
     }
   }
   template <typename Look>

@@ -10,7 +10,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from vllm._eviction_C import ShadowHost, make_policy
+from vllm._eviction_C import RecomputeCost, ShadowHost, make_policy
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import BlockHash, KVCacheBlock
 
@@ -27,11 +27,17 @@ class LiveTraffic:
         candidates: Native policies; each has a shadow.
         num_blocks: Blocks that can hold something, here and in the shadows.
         threaded: As of `ShadowHost`.
+        cost: Of a block, here and in the shadows.
 
     """
 
     def __init__(
-        self, candidates: list[str], num_blocks: int, *, threaded: bool = False
+        self,
+        candidates: list[str],
+        num_blocks: int,
+        *,
+        threaded: bool = False,
+        cost: RecomputeCost | None = None,
     ):
         self.candidates = candidates
         self.num_blocks = num_blocks
@@ -41,9 +47,10 @@ class LiveTraffic:
             BLOCK_SIZE,
             [(name, {}) for name in candidates],
             threaded=threaded,
+            cost=cost or RecomputeCost(),
         )
         policy = make_policy(candidates[0], num_blocks + 1)
-        self.queue = PolicyFreeQueue(self.pool, policy)
+        self.queue = PolicyFreeQueue(self.pool, policy, cost=cost)
         self.queue.attach(self.host)
         self.pool.free_block_queue = self.queue
         # serial -> conversation, length, blocks

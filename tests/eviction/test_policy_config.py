@@ -157,6 +157,17 @@ def test_what_is_no_object(config: Any):
     )
 
 
+def test_a_file_of_costs_is_one_for_all_candidates():
+    validate_eviction("adaptive", {"cost_file": "x", "candidates": ["lru", "gdsf"]})
+    candidates = ["lru", {"name": "gdsf", "cost_file": "x"}]
+    assert complaint("adaptive", {"candidates": candidates}) == (
+        "eviction_config.candidates gives 'gdsf' a cost_file: must be "
+        "eviction_config.cost_file, one for all candidates."
+    )
+    text = complaint("lru", {"cost_file": "x"})
+    assert "'cost_file' is a parameter of asymcache, gdsf, " in text
+
+
 def test_a_parameter_without_a_default_must_be_given():
     assert complaint("needy", {}) == (
         "Eviction policy 'needy' needs eviction_config.path."

@@ -16,11 +16,13 @@ up to a second late.
 import pytest
 
 from tests.harness.traffic import MIXES, traffic
+from vllm.benchmarks.eviction.cost_models import from_flops
 from vllm.benchmarks.eviction.harness import run_static
 from vllm.benchmarks.eviction.replay import Candidate, replay
 from vllm.benchmarks.eviction.virtual_engine import VirtualEngine
 from vllm.v1.core.eviction.free_queue import install
 from vllm.v1.core.eviction.hooks import EvictionHooks
+from vllm.v1.core.eviction.model_flops import LoadedConfig, flops_of
 
 pytestmark = pytest.mark.needs_upstream
 
@@ -97,6 +99,25 @@ def test_live_shadow_and_simulator_agree(
     assert live.hit_rate == pytest.approx(simulated.hit_rate, abs=OF_SIMULATOR)
     assert shadow == pytest.approx(live.hit_rate, abs=OF_SHADOW)
     engine.scheduler.eviction.queue.check()
+
+
+@pytest.mark.parametrize("policy", ["gdsf", "asymcache"])
+@pytest.mark.parametrize("name", ["chat", "mooncake"])
+def test_they_agree_on_what_a_block_costs(name: str, policy: str) -> None:
+    """The engine counts it from its model's config, the simulator is told."""
+    seconds = SHORT[name]
+    trace, num_blocks = traffic(name, seconds)
+    engine, shadow = shadowed(name, seconds, policy)
+    live = engine.result().hit_rate
+    model = engine.scheduler.vllm_config.model_config.hf_text_config
+    cost = from_flops(flops_of(LoadedConfig(model)), "the engine's")
+    assert cost.per_token > 0
+    simulated = replay(trace, num_blocks, Candidate(policy), cost=cost).hit_rate
+    print(f"{name} {policy}: live {live:.5f} shadow {shadow:.5f} {simulated:.5f}")
+    assert live == pytest.approx(simulated, abs=OF_SIMULATOR)
+    assert shadow == pytest.approx(live, abs=OF_SHADOW)
+    uniform = replay(trace, num_blocks, Candidate(policy)).hit_rate
+    assert uniform != pytest.approx(simulated, abs=2 * OF_SIMULATOR)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -14,6 +14,7 @@ from vllm.benchmarks.eviction.cost_models import (
     CostModel,
     parse_cost,
 )
+from vllm.v1.core.eviction.cost_file import Calibration, write_calibration
 from vllm.v1.core.eviction.model_flops import Flops, flops_of
 
 QWEN3_CODER = Path(__file__).parent / "configs" / "qwen3_coder_30b.json"
@@ -185,7 +186,10 @@ def test_without_a_cost_there_are_no_savings(lab, write, capsys):
     [
         (None, "there is no such file"),
         ("{", "cannot be read"),
+        ("[]", "is no JSON object"),
         ("{}", "has no 'num_hidden_layers'"),
+        ('{"format": "vllm-eviction-cost", "version": 2}', "its version is 2, not 1."),
+        ('{"format": "vllm-eviction-cost", "version": 1}', "its model is None."),
         ('{"num_hidden_layers": "x"}', "must be a whole number"),
         (json.dumps({**LLAMA, "num_experts": 8}), "no 'num_experts_per_tok'"),
         (
@@ -203,6 +207,44 @@ def test_a_fault_is_one_line(lab, write, tmp_path, capsys, content, why):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith(f"vllm bench eviction: error: --cost is {path}: ")
     assert why in error
+
+
+def test_a_calibration_is_a_cost(lab, write, tmp_path, capsys):
+    path = str(tmp_path / "cost.json")
+    measured = Calibration(
+        model="models/Some-1B",
+        device="a device",
+        dtype="float32",
+        block_size=16,
+        date="2026-01-02T03:04:05+00:00",
+        request_seconds=0.001,
+        step_seconds=0.002,
+        token_seconds=0.0001,
+        per_token=1.0,
+    )
+    write_calibration(measured, path)
+    assert parse_cost(path) == CostModel("Some-1B on a device", 1.0)
+    words = [
+        "--block-size",
+        "16",
+        "--policies",
+        "lru,belady-compute",
+        "--capacity",
+        200,
+    ]
+    savings = []
+    for cost in (path, "linear"):
+        assert lab("replay", write(*GOOD), *words, "--cost", cost, "--json", "-") == 0
+        rows = json.loads(capsys.readouterr().out)
+        savings.append([row["compute_savings"] for row in rows])
+    assert savings[0] == savings[1] and savings[0][0] > 0
+
+
+@pytest.mark.parametrize("policy", ["gdsf", "partial-compute", "adaptive"])
+def test_the_engines_file_of_costs_is_not_for_the_lab(lab, write, capsys, policy):
+    words = ["--capacity", 9, "--policies", f"{policy}:cost_file=x.json"]
+    assert lab("replay", write(*GOOD), *words) == 2
+    assert "cost_file is the engine's, here give --cost." in capsys.readouterr().err
 
 
 def test_belady_compute_needs_a_cost(lab, write, capsys):

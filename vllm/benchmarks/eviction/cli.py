@@ -7,15 +7,28 @@ computed, and its status is 130.
 """
 
 import argparse
+from typing import Any
 
 from vllm.benchmarks.eviction.generate_args import add_generate_args
+
+
+class _LabParser(argparse.ArgumentParser):
+    """Can leave the words that it does not know, as `engine_words`, to the engine."""
+
+    leaves_words = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, words = super().parse_known_args(args, namespace)
+        if self.leaves_words:
+            found.engine_words, words = words, []
+        return found, words
 
 
 def add_cli_args(parser: argparse.ArgumentParser) -> None:
     """Add the commands to the parser of `vllm bench eviction`."""
     # Upstream's parser class rewrites sys.argv's flags; a nested plain one does not.
     commands = parser.add_subparsers(
-        dest="lab_command", required=True, parser_class=argparse.ArgumentParser
+        dest="lab_command", required=True, parser_class=_LabParser
     )
     replay = commands.add_parser(
         "replay", help="hit rates of policies at the capacities given"
@@ -108,6 +121,29 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
     )
     _add_output_args(learnt)
 
+    calibrate = commands.add_parser(
+        "calibrate",
+        help="measure on this device what prefill costs, for --cost and for the engine",
+        description="Every argument of the engine can be given; vllm serve --help=all "
+        "lists them.",
+        allow_abbrev=False,
+    )
+    calibrate.leaves_words = True
+    calibrate.add_argument("--model", required=True, metavar="MODEL")
+    calibrate.add_argument(
+        "--out",
+        metavar="PATH",
+        help="the file of costs (default: the model's name, .cost.json)",
+    )
+    calibrate.add_argument(
+        "--repeats",
+        type=int,
+        default=5,
+        metavar="N",
+        help="of each prompt; the median counts (default: %(default)s)",
+    )
+    _add_output_args(calibrate)
+
     policies = commands.add_parser("policies", help="the policies there are")
     _add_output_args(policies)
 
@@ -191,8 +227,9 @@ def _add_cost_arg(parser: argparse.ArgumentParser, default: str | None = None) -
         "--cost",
         default=default,
         metavar="MODEL",
-        help="of a block, for the compute-savings ratio: uniform, linear, or the "
-        "config.json of a model, whose operations are counted (default: %(default)s)",
+        help="of a block, for the compute-savings ratio: uniform, linear, the "
+        "config.json of a model, whose operations are counted, or a file of calibrate "
+        "(default: %(default)s)",
     )
 
 

@@ -107,6 +107,11 @@ def _service(args: argparse.Namespace) -> Any:
 
 
 def _cost(args: argparse.Namespace, policies: Sequence[LabPolicy]) -> Any:
+    if measured := [each.label for each in policies if "cost_file" in each.config]:
+        raise ValueError(
+            f"--policies has {measured[0]!r}: cost_file is the engine's, here give "
+            "--cost."
+        )
     if args.cost is None:
         weighs = [each.label for each in policies if each.name == "belady-compute"]
         if weighs:
@@ -274,6 +279,17 @@ def _learnt(args: argparse.Namespace) -> int:
     return 0
 
 
+def _calibrate(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.calibrate_engine import calibrate_file
+
+    try:
+        calibrate_file(args)
+    except KeyboardInterrupt:
+        print("Interrupted: nothing is written.", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
 def _policies(args: argparse.Namespace) -> int:
     from vllm.benchmarks.eviction.tables import check_outputs, write_table
 
@@ -392,6 +408,7 @@ COMMANDS = {
     "advise": _advise,
     "describe": _describe,
     "learnt": _learnt,
+    "calibrate": _calibrate,
     "policies": _policies,
     "convert": _convert,
     "generate": _generate,

@@ -32,6 +32,7 @@ from vllm.v1.core.eviction.config import parse_config
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.hand_over import HandOver
 from vllm.v1.core.eviction.hooks import EvictionHooks
+from vllm.v1.core.eviction.recompute_cost import prefill_cost
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
 from vllm.v1.core.eviction.rules import CountsSince, Decision, Rule, weighed
 from vllm.v1.core.eviction.windows import group_windows
@@ -63,6 +64,7 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
     block_size, windows = group_windows(manager)
     candidates = resolve_candidates(config.candidates)
     window = cache_config.eviction_window
+    cost = prefill_cost(scheduler.vllm_config).cost
     host = ShadowHost(
         num_blocks=pool.num_gpu_blocks - 1,  # all but the null block
         block_size=block_size,
@@ -74,12 +76,13 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
         holes=None if manager.hole_filler is None else manager.hole_filler.rule,
         threaded=config.threaded,
         record_window=resolve_rule(config, window) == "paper",
+        cost=cost,
     )
     first = candidates[0]
     policy = get_policy(first.name).make(
         pool.num_gpu_blocks, parse_config(first.name, first.config)
     )
-    queue = PolicyFreeQueue(pool, policy)
+    queue = PolicyFreeQueue(pool, policy, cost=cost)
     queue.attach(host)
     pool.free_block_queue = queue
     logger.info(

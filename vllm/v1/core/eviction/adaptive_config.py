@@ -49,6 +49,9 @@ class AdaptiveConfig:
     """Measure and report what would be chosen, and never switch."""
     threaded: bool = True
     """Run the shadows on a thread of their own; off, in step, for tests."""
+    cost_file: str = ""
+    """A file of `vllm bench eviction calibrate`, for the candidates that weigh what
+    recomputing a block costs."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ def resolve_candidates(entries: list[Any]) -> list[Candidate]:
                 f"from {', '.join(native)}.{nearest(name, native)}"
             )
         parse_config(name, config)
+        if "cost_file" in config:
+            raise ValueError(
+                f"eviction_config.candidates gives {name!r} a cost_file: must be "
+                "eviction_config.cost_file, one for all candidates."
+            )
     if len(pairs) < 2:
         raise ValueError(
             f"eviction_config.candidates is {entries!r}: must name at least two."

@@ -9,7 +9,7 @@ blocks; here is what is rare or easier said in Python.
 from collections.abc import Iterator
 from typing import Any
 
-from vllm._eviction_C import LiveQueue, Policy
+from vllm._eviction_C import LiveQueue, Policy, RecomputeCost
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
 
@@ -29,13 +29,25 @@ class PolicyFreeQueue(LiveQueue):
         policy: A policy without blocks, made for as many slots as the pool has.
         follow_upstream: Order every block as upstream's queue does, spare and
             hash-less ones too; for LRU only.
+        cost: What a block costs to recompute, for a policy that weighs it. By default
+            all cost the same.
 
     """
 
     def __init__(
-        self, block_pool: BlockPool, policy: Policy, follow_upstream: bool = False
+        self,
+        block_pool: BlockPool,
+        policy: Policy,
+        follow_upstream: bool = False,
+        cost: RecomputeCost | None = None,
     ):
-        super().__init__(block_pool.blocks, block_pool, policy, follow_upstream)
+        super().__init__(
+            block_pool.blocks,
+            block_pool,
+            policy,
+            follow_upstream,
+            RecomputeCost() if cost is None else cost,
+        )
         self.fill(block_pool.free_block_queue.get_all_free_blocks())
 
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
@@ -70,6 +82,7 @@ def install(
     config: dict[str, Any] | None = None,
     *,
     replace_lru: bool = False,
+    cost: RecomputeCost | None = None,
 ) -> PolicyFreeQueue | None:
     """Put a policy in the place of a pool's free queue.
 
@@ -79,6 +92,7 @@ def install(
         config: Its parameters.
         replace_lru: Also for `lru`, whose queue otherwise stays upstream's own
             object; the C++ LRU chooses the same blocks.
+        cost: As of `PolicyFreeQueue`.
 
     Returns:
         The new queue, or None where the pool keeps upstream's: under `lru`, and
@@ -93,6 +107,6 @@ def install(
     if not block_pool.enable_caching or (is_lru and not replace_lru):
         return None
     policy = get_policy(policy_name).make(block_pool.num_gpu_blocks, parameters)
-    queue = PolicyFreeQueue(block_pool, policy, follow_upstream=is_lru)
+    queue = PolicyFreeQueue(block_pool, policy, is_lru, cost)
     block_pool.free_block_queue = queue
     return queue

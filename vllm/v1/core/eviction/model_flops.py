@@ -9,17 +9,61 @@ it for its last token only), norms, rotary embedding, softmax, activation functi
 
 Of experts those count that a token is sent to, with the router. With multi-head latent
 attention keys and values are those of the prefill, which are not compressed.
+
+The engine reads the config that it has loaded, the lab the file: both are only asked
+for fields by name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-Config = dict[str, Any]
+
+class Config(Protocol):
+    """A `config.json` of Hugging Face's form, or what stands for one."""
+
+    def get(self, name: str, /) -> Any:
+        """Value of a field, None where there is none."""
+
+
+class LoadedConfig:
+    """The config that an engine has loaded, with its class's names for the fields.
+
+    Args:
+        config: Of transformers, or a mapping.
+
+    """
+
+    def __init__(self, config: Any):
+        self._config = config
+
+    def get(self, name: str, /) -> Any:
+        if isinstance(self._config, Mapping):
+            return self._config.get(name)
+        return getattr(self._config, name, None)
+
 
 # A feed-forward layer of two matrices; all others have a gate beside them.
 _UNGATED = frozenset(
-    ("bloom", "falcon", "gpt_bigcode", "gpt_neox", "mpt", "opt", "phi", "starcoder2")
+    (
+        "bloom",
+        "falcon",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neo",
+        "gpt_neox",
+        "gptj",
+        "mpt",
+        "opt",
+        "phi",
+        "starcoder2",
+    )
 )
+
+# What a model calls the width of its hidden state.
+_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
+# Layers that attend to all tokens before, by the names that configs have for them.
+_ATTENDS = ("full_attention", "attention")
 
 
 @dataclass(frozen=True)

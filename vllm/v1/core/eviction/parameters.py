@@ -155,6 +155,18 @@ class AsymCacheConfig:
     half_life: Annotated[float, Interval(ge=0.01, le=100)] = 1.0
     """Accesses since the last use that halve the probability of another, in pools'
     worth. More weighs cost and uses higher against age."""
+    cost_file: str = ""
+    """A file of `vllm bench eviction calibrate`: what recomputing a block costs on this
+    device. By default the operations are counted that the model's config tells."""
+
+
+@dataclass
+class GDSFConfig:
+    """Parameters of `gdsf`."""
+
+    cost_file: str = ""
+    """A file of `vllm bench eviction calibrate`: what recomputing a block costs on this
+    device. By default the operations are counted that the model's config tells."""
 
 
 @dataclass
@@ -165,6 +177,9 @@ class RandomComputeConfig:
     """Blocks that are drawn for each eviction, of which the cheapest goes."""
     seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
     """Of the draws."""
+    cost_file: str = ""
+    """A file of `vllm bench eviction calibrate`: what recomputing a block costs on this
+    device. By default the operations are counted that the model's config tells."""
 
 
 @dataclass
@@ -182,3 +197,6 @@ class PartialComputeConfig:
     count among all. For floods of one-off prompts."""
     seed: Annotated[int, Interval(ge=0, lt=2**32)] = 0
     """Of the draws."""
+    cost_file: str = ""
+    """A file of `vllm bench eviction calibrate`: what recomputing a block costs on this
+    device. By default the operations are counted that the model's config tells."""

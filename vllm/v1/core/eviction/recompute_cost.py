@@ -8,15 +8,18 @@ ratios are used, so neither the device nor how many of them there are matters to
 latter. Whatever is wrong, there is a cost: at worst all blocks cost the same.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vllm._eviction_C import RecomputeCost
 from vllm.logger import init_logger
 
 from vllm.v1.core.eviction.cost_file import read_calibration
-from vllm.v1.core.eviction.model_flops import dense_estimate, flops_of
+from vllm.v1.core.eviction.model_flops import (
+    LoadedConfig,
+    dense_estimate,
+    flops_of,
+)
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -61,7 +64,7 @@ def prefill_cost(vllm_config: "VllmConfig") -> PrefillCost:
             found = read_calibration(path)
         except ValueError as error:
             logger.warning_once(
-                "Cost file %s is ignored: %s.", path, error, scope="process"
+                "Cost file %s is ignored: %s.", path, str(error), scope="process"
             )
         else:
             logger.info_once(
@@ -83,7 +86,8 @@ def recompute_cost(vllm_config: "VllmConfig") -> RecomputeCost:
     model as wide or, where not even the width is known, the same for all blocks.
 
     """
-    config = _Fields(getattr(vllm_config, "model_config", None))
+    model = getattr(vllm_config, "model_config", None)
+    config = LoadedConfig(getattr(model, "hf_text_config", None))
     why = ""
     for count in (flops_of, dense_estimate):
         try:
@@ -100,16 +104,3 @@ def recompute_cost(vllm_config: "VllmConfig") -> RecomputeCost:
         return cost
     logger.info_once(_NOT_UNDERSTOOD, why, "all the same", scope="process")
     return RecomputeCost()
-
-
-class _Fields:
-    """The text model's config, with the names that its class has for its fields."""
-
-    def __init__(self, model_config: Any):
-        self._config = getattr(model_config, "hf_text_config", None)
-
-    def get(self, name: str, /) -> Any:
-        """Value of a field, None where there is none."""
-        if isinstance(self._config, Mapping):
-            return self._config.get(name)
-        return getattr(self._config, name, None)

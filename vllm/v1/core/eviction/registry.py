@@ -10,13 +10,14 @@ import difflib
 import importlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.eviction.parameters import (
     AsymCacheConfig,
+    GDSFConfig,
     LeCaRConfig,
     LFUConfig,
     LHDConfig,
@@ -71,6 +72,13 @@ class PolicySpec:
     ghosts: bool
     offline: bool = False
     fills_holes: bool = False
+
+    @property
+    def weighs_cost(self) -> bool:
+        """Whether it may look at what a block costs to recompute."""
+        return not self.native or any(
+            field.name == "cost_file" for field in fields(self.config)
+        )
 
 
 @dataclass
@@ -178,6 +186,7 @@ _NATIVE = {
         _native(
             "gdsf",
             "few uses times a small recompute cost, old uses for less",
+            GDSFConfig,
         ),
         _native("arc", "once-used or reused blocks, in adaptive shares", ghosts=True),
         _native(
@@ -324,9 +333,11 @@ def native_parameters(name: str, config: dict[str, Any]) -> dict[str, float]:
 
 
 def _numbers(parameters: Any) -> dict[str, float]:
-    values = asdict(parameters)
-    values.pop("state_file", None)  # read and written in Python
-    return {key: float(value) for key, value in values.items()}
+    return {
+        key: float(value)
+        for key, value in asdict(parameters).items()
+        if key not in ("cost_file", "state_file")  # read in Python
+    }
 
 
 def nearest(name: str, names: list[str]) -> str:
