@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.logger import init_logger
 
 from vllm.v1.core.eviction.recorder import Record, Recorder
-from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER, get_policy
+from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 from vllm.v1.core.eviction.state_file import path_of_rank, save_state
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
@@ -43,9 +43,8 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
         rank = parallel.data_parallel_index if several else None
         config["state_file"] = path_of_rank(config["state_file"], rank)
     manager = scheduler.kv_cache_manager
-    cost = None
-    if get_policy(name).weighs_cost:
-        cost = prefill_cost(scheduler.vllm_config).cost
+    # Also where the policy does not weigh it: what was saved is counted by it.
+    cost = prefill_cost(scheduler.vllm_config).cost
     queue = install(manager.block_pool, name, config, cost=cost)
     assert queue is not None
     logger.info(
