@@ -16,7 +16,8 @@ Three parts, each over sizes of pools and, where it matters, lengths of prompts:
     changes    the longest slice of a change of policy, with every block of the pool
                free and cached; how many slices, and seconds until the plan was there.
 
-On a busy machine compare the ratios only.
+On a busy machine compare the ratios, and of the slices the processor's time, which has
+none of the pauses in which another process had the core.
 """
 
 import gc
@@ -43,6 +44,7 @@ DEFAULT_CANDIDATES = ",".join(AdaptiveConfig().candidates)
 BLOCK_SIZE = 16  # tokens
 TURN = 30.0  # seconds of traffic before the other engine has its turn
 PARTS = ("scheduler", "shadows", "changes")
+DIGITS = {"ratio": 3, "decision": 3, "lru": 3, "slice": 2, "processor": 2}
 
 
 # ---- The scheduler. ----
@@ -204,6 +206,7 @@ class ChangeCost:
         new: Is live.
         pool: Blocks, all free and cached.
         slice: Milliseconds of the longest slice.
+        processor: The same of the thread's time on a processor.
         slices: How many with something to do; one a scheduler step.
         plan: Milliseconds from the question to the plan, on the shadows' thread.
 
@@ -213,6 +216,7 @@ class ChangeCost:
     new: str
     pool: int
     slice: float
+    processor: float
     slices: int
     plan: float
 
@@ -256,6 +260,7 @@ def measure_changes(
 
     queue, _host = full_queue(candidates, num_blocks)
     longest: dict[tuple[int, int], list[float]] = {}
+    dearest: dict[tuple[int, int], list[float]] = {}
     plans: dict[tuple[int, int], list[float]] = {}
     counts: dict[tuple[int, int], int] = {}
     gc.collect()
@@ -265,11 +270,13 @@ def measure_changes(
         new = (turn + 1) % len(candidates)
         change = HandOver(queue, new)
         slices = []
+        processor = []
         waited = 0.0
         over = False
         while not over:
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.thread_time()
             over = change.advance()
+            processor.append(time.thread_time() - used)
             taken = time.perf_counter() - start
             slices.append(taken)
             time.sleep(0.001)  # a step of the engine
@@ -277,6 +284,7 @@ def measure_changes(
                 waited += time.perf_counter() - start
         pair = live, new
         longest.setdefault(pair, []).append(max(slices))
+        dearest.setdefault(pair, []).append(max(processor))
         plans.setdefault(pair, []).append(waited)
         counts[pair] = sum(taken >= 5e-5 for taken in slices)
         live = new
@@ -288,6 +296,7 @@ def measure_changes(
             new=candidates[new],
             pool=num_blocks,
             slice=1e3 * statistics.median(longest[old, new]),
+            processor=1e3 * statistics.median(dearest[old, new]),
             slices=counts[old, new],
             plan=1e3 * statistics.median(plans[old, new]),
         )
@@ -305,7 +314,7 @@ def print_table(title: str, rows: list[Any], heads: dict[str, str]) -> None:
         cells = []
         for name in heads:
             value = getattr(row, name)
-            digits = {"ratio": 3, "decision": 3, "lru": 3, "slice": 2}.get(name, 0)
+            digits = DIGITS.get(name, 0)
             cells.append(f"{value:,.{digits}f}" if value != str(value) else value)
         print(f"| {' | '.join(cells)} |")
 
@@ -402,6 +411,7 @@ def main() -> None:
                 "new": "to",
                 "pool": "pool, blocks",
                 "slice": "longest slice, ms",
+                "processor": "processor's time, ms",
                 "slices": "slices",
                 "plan": "waiting for the plan, ms",
             },

@@ -21,7 +21,7 @@ PLACED_IN_A_STEP = 4096
 """Blocks."""
 SECONDS_IN_A_STEP = 3e-4
 """After which a step begins no other piece of its work."""
-_PIECE = 512
+_PIECE = 256
 """The least of a step's work that the time is looked at after."""
 
 
@@ -84,7 +84,7 @@ class HandOver:
 def _in_pieces(budget: int, work: Callable[[int], bool]) -> bool:
     """Whether the work is done; at most so much of it, and for so long."""
     late = time.perf_counter() + SECONDS_IN_A_STEP
-    piece = max(_PIECE, budget // 8)
+    piece = max(_PIECE, budget // 32)
     while budget > 0:
         if work(min(piece, budget)):
             return True
