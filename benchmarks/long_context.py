@@ -7,12 +7,13 @@
 
 Each of --sessions conversations begins with --context tokens, and each of its turns
 adds --message more. In a round every conversation has one turn; the order within a
-round is drawn anew. The pool holds --pool of all their tokens: least recently used goes
-first is then nearly always what comes next. Policies are run --runs times, in turn, on
+round is drawn anew. Between two turns come --one-offs prompts of half to all of
+--one-off-length tokens that nobody asks again. The pool holds --pool of the tokens of
+all conversations: what was used least recently is then nearly always what comes next. Policies are run --runs times, in turn, on
 engines of their own; a time to first token counts from when a request was due.
 
-Turns are --gap seconds apart on average (exponential). Choose it so that the engine is
-busy, and keeps up, under lru: about 1.3 times what a turn takes it.
+Requests are --gap seconds apart on average (exponential). Choose it so that the engine is
+busy, and keeps up, under lru: about 1.3 times what a request takes it.
 """
 
 import argparse
@@ -54,8 +55,12 @@ def turns(args: argparse.Namespace, vocabulary: int) -> list[Ask]:
         for session in rng.permutation(args.sessions):
             history = np.concatenate([histories[session], words(args.message)])
             histories[session] = history
-            asks.append(Ask(now, history, args.output_len))
-            now += rng.exponential(args.gap)
+            lengths = rng.integers(
+                args.one_off_length // 2, args.one_off_length, args.one_offs
+            )
+            for prompt in [history, *map(words, lengths)]:
+                asks.append(Ask(now, prompt, args.output_len))
+                now += rng.exponential(args.gap)
     return asks
 
 
@@ -68,8 +73,10 @@ def parse() -> argparse.Namespace:
     add("--turns", type=int, default=6, help="of each session")
     add("--context", type=int, default=5000, help="tokens that a session begins with")
     add("--message", type=int, default=100, help="tokens that a turn adds")
+    add("--one-offs", type=int, default=6, help="prompts between two turns")
+    add("--one-off-length", type=int, default=512, help="tokens at most")
     add("--pool", type=float, default=0.6, help="share of all tokens that it holds")
-    add("--gap", type=float, default=4.0, help="mean seconds between turns")
+    add("--gap", type=float, default=4.0, help="mean seconds between requests")
     add("--output-len", type=int, default=4)
     add("--traffic-seed", type=int, default=1)
     add("--runs", type=int, default=3, help="of each policy, in turn")
@@ -77,7 +84,10 @@ def parse() -> argparse.Namespace:
     add("--out", type=Path, help="folder for figures and plot")
     AsyncEngineArgs.add_cli_args(parser)
     args = parser.parse_args()
-    for name in ("sessions", "turns", "context", "message", "output_len", "runs"):
+    if args.one_offs < 0:
+        fail(f"--one-offs is {args.one_offs}: must be 0 or more.")
+    names = ("sessions", "turns", "context", "message", "output_len", "runs")
+    for name in (*names, "one_off_length"):
         check_at_least_one("--" + name.replace("_", "-"), getattr(args, name))
     for name in ("pool", "gap"):
         if not 0 < getattr(args, name) < float("inf"):
@@ -100,7 +110,7 @@ def main() -> int:
         check_lengths(asks, base, model.max_model_len)
         title = (
             f"{args.sessions} conversations of {args.context:,} to {longest:,} tokens, "
-            f"{len(asks)} turns, {args.gap:g} s apart, in {blocks:,} blocks of "
+            f"{len(asks)} requests, {args.gap:g} s apart, in {blocks:,} blocks of "
             f"{args.block_size} tokens"
         )
         print(f"{title}.\n", flush=True)
