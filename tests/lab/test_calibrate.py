@@ -270,6 +270,7 @@ def test_a_model_must_be_named(lab, capsys):
 ENGINE = ["--dtype", "float32", "--block-size", "32", "--max-model-len", "1024"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_upstream
 def test_an_engine_serves_what_is_to_be_measured(model, monkeypatch):
     """A real one. How long it takes is not looked at: that is the machine's affair."""
