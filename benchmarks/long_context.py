@@ -9,11 +9,12 @@ Each of --sessions conversations begins with --context tokens, and each of its t
 adds --message more. In a round every conversation has one turn; the order within a
 round is drawn anew. Between two turns come --one-offs prompts of half to all of
 --one-off-length tokens that nobody asks again. The pool holds --pool of the tokens of
-all conversations: what was used least recently is then nearly always what comes next. Policies are run --runs times, in turn, on
-engines of their own; a time to first token counts from when a request was due.
+all conversations: what was used least recently is then nearly always what comes next.
+Policies are run --runs times, in turn, on engines of their own; a time to first token
+counts from when a request was due.
 
-Requests are --gap seconds apart on average (exponential). Choose it so that the engine is
-busy, and keeps up, under lru: about 1.3 times what a request takes it.
+Requests are --gap seconds apart on average (exponential). Choose it so that the engine
+is busy, and keeps up, under lru: about 1.3 times what a request takes it.
 """
 
 import argparse

@@ -66,9 +66,7 @@ def make(request: pytest.FixtureRequest, model: Path) -> Callable[..., HoleySche
             asynchronous=request.param,
             **{"num_blocks": NUM_BLOCKS, "max_tokens_in_step": 40} | options,
         )
-        engine.filler.rule = HoleRule(
-            RecomputeCost(), BLOCK_SIZE, budget=10, step=step
-        )
+        engine.filler.rule = HoleRule(RecomputeCost(), BLOCK_SIZE, budget=10, step=step)
         return engine
 
     return make
