@@ -2,7 +2,6 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """In place: all or nothing, and back again byte for byte."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -156,7 +155,7 @@ class Crash(BaseException):
     """The machine stops: no handler runs."""
 
 
-def steps_of(module, monkeypatch, stop_after: int):
+def stop_after_steps(module, monkeypatch, stop_after: int) -> None:
     """Lets so many files be put in place, then crashes."""
     left = [stop_after]
 
@@ -171,7 +170,6 @@ def steps_of(module, monkeypatch, stop_after: int):
 
     monkeypatch.setattr(module.os, "replace", step(os.replace))
     monkeypatch.setattr(module.shutil, "copy2", step(shutil.copy2))
-    return left
 
 
 @pytest.fixture
@@ -188,6 +186,15 @@ def edited_once(monkeypatch):
     monkeypatch.setattr(graft, "edit_tree", once)
 
 
+def ends(work, *arguments) -> bool:
+    """Does it, and tells whether it came to its end."""
+    try:
+        work(*arguments)
+    except Crash:
+        return False
+    return True
+
+
 def test_an_apply_interrupted_anywhere_can_be_reverted(
     site, extension, checkout, edited_once, snapshot
 ):
@@ -195,10 +202,8 @@ def test_an_apply_interrupted_anywhere_can_be_reverted(
     for stop_after in range(200):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(graft, "revert", lambda site: None)
-            left = steps_of(graft, patch, stop_after)
-            with contextlib.suppress(Crash):
-                graft.apply(site, extension, checkout)
-            finished = left[0] > 0
+            stop_after_steps(graft, patch, stop_after)
+            finished = ends(graft.apply, site, extension, checkout)
         if (info(site) / graft.STATE).exists():
             graft.revert(site)
         assert snapshot(site) == before, stop_after
@@ -216,10 +221,8 @@ def test_a_revert_interrupted_anywhere_can_be_run_again(
     for stop_after in range(0, 200, 3):
         graft.apply(site, extension, checkout)
         with pytest.MonkeyPatch.context() as patch:
-            left = steps_of(graft, patch, stop_after)
-            with contextlib.suppress(Crash):
-                graft.revert(site)
-            finished = left[0] > 0
+            stop_after_steps(graft, patch, stop_after)
+            finished = ends(graft.revert, site)
         if not finished:
             graft.revert(site)
         assert snapshot(site) == before, stop_after
