@@ -34,7 +34,7 @@ WRONG = {
         {"eviction_policy": "sieve", "eviction_config": {"small_ratio": 0.2}},
         (
             "Eviction policy 'sieve' has no parameter 'small_ratio': it takes no "
-            "parameters. 'small_ratio' is a parameter of s3fifo."
+            "parameters. 'small_ratio' is a parameter of s3fifo, partial-compute."
         ),
     ),
     "misspelt": (

@@ -223,7 +223,7 @@ def test_a_calibration_is_a_cost(lab, write, tmp_path, capsys):
         per_token=1.0,
     )
     write_calibration(measured, path)
-    assert parse_cost(path) == CostModel("Some-1B on a device", 1.0)
+    assert parse_cost(path) == CostModel("Some-1B on a device", 1.0, step_tokens=20.0)
     words = [
         "--block-size",
         "16",
