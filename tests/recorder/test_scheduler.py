@@ -198,7 +198,9 @@ def test_without_prefix_caching_nothing_is_recorded(
     path: Path, warnings_logged: list[str]
 ) -> None:
     pool = SimpleNamespace(enable_caching=False)
-    cache = SimpleNamespace(eviction_policy="lru", eviction_trace_file=str(path))
+    cache = SimpleNamespace(
+        eviction_policy="lru", eviction_trace_file=str(path), hole_filling="auto"
+    )
     scheduler: Any = SimpleNamespace(
         kv_cache_manager=SimpleNamespace(block_pool=pool),
         vllm_config=SimpleNamespace(cache_config=cache),
