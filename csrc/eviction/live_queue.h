@@ -134,6 +134,7 @@ class LiveQueue final : private Residency {
           slot = reader_.slot(block);
           // Outside a sliding window nothing is kept, and nothing was asked for.
           if (reader_.hash(block).is_none()) continue;
+          if (first_group == 0) saved_ += cost_(reader_.depth(block));
         }
         keys_.push_back(key);
         slots_.push_back(slot);
@@ -142,10 +143,10 @@ class LiveQueue final : private Residency {
     }
     for (nb::handle run : runs) {
       std::size_t place = nb::cast<std::size_t>(run[0]);
-      for (nb::handle block : nb::cast<nb::list>(run[1])) slots_.at(place++) = reader_.slot(block);
-    }
-    for (std::size_t i = 0; i < first_group; ++i) {
-      if (slots_[i] != kNoSlot) saved_ += cost_(reader_.depth(blocks_[slots_[i]]));
+      for (nb::handle block : nb::cast<nb::list>(run[1])) {
+        slots_.at(place++) = reader_.slot(block);
+        saved_ += cost_(reader_.depth(block));
+      }
     }
     queue_.admit({serial, keys_, slots_, now, first_group});
     if (shadows_ != nullptr) shadows_->admit(serial, all_keys_, prompt_tokens, num_blocks, now);
