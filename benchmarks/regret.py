@@ -22,7 +22,7 @@ import difflib
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +46,11 @@ RULES: dict[str, Callable[[int, float], Rule]] = {
     "window60": partial(Window, window=60.0),
     "discounted": Discounted,
 }
+
+
+def rules_among(candidates: Sequence[str]) -> dict[str, Callable[[int, float], Rule]]:
+    """`RULES`, with the default one as it is among these candidates."""
+    return RULES | {"discounted": default_rule(candidates)}
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def run(task: Task) -> tuple[Task, dict[str, float], dict[str, int]]:
     for candidate in candidates:
         result = static(trace, preset.num_blocks, candidate)
         rates[candidate.name] = 100 * result.hit_rate
-    rules = RULES | {"discounted": default_rule(task.candidates)}
+    rules = rules_among(task.candidates)
     for rule in task.rules:
         result = adaptive(trace, preset.num_blocks, candidates, rules[rule])
         rates[rule] = 100 * result.hit_rate

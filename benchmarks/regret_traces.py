@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command_line import fail, make_parser, numbers, run_all
-from regret import RULES
+from regret import RULES, rules_among
 from vllm._eviction_C import ServiceModel
 
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace_load import load_trace
-from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig, default_rule
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ def run(task: Task) -> tuple[Task, Result]:
     if task.under in task.candidates:
         return task, replay(trace, task.pool, Candidate(task.under, {}), service)
     candidates = [Candidate(name, {}) for name in task.candidates]
-    rules = RULES | {"discounted": default_rule(task.candidates)}
-    rule = rules[task.under]
+    rule = rules_among(task.candidates)[task.under]
     return task, replay_adaptive(trace, task.pool, candidates, rule, service)
 
 
