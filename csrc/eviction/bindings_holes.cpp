@@ -32,6 +32,15 @@ void bind_holes(nb::module_& module) {
             new (self) HoleRule{cost, block_size, budget, step};
           },
           "cost"_a, "block_size"_a, "budget"_a, "step"_a)
+      .def_static(
+          "of_tokens",
+          [](const RecomputeCost& cost, std::uint32_t block_size, std::uint32_t budget, float step) {
+            if (block_size == 0) throw std::invalid_argument("HoleRule: nothing fits in a step");
+            return HoleRule::of_tokens(cost, block_size, budget, step);
+          },
+          "cost"_a, "block_size"_a, "budget"_a, "step"_a,
+          "`budget`: tokens that a step of prefill computes. `step`: what a further one costs, in tokens at depth "
+          "zero.")
       .def("runs", &runs_of, "cached"_a, "prefix"_a, "length"_a,
            "Pairs of first block and end. `cached`: a byte for each block that may be reused, 0 where it is not "
            "cached. `prefix`: blocks of the cached prefix. `length`: blocks of the prompt.");

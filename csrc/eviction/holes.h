@@ -20,6 +20,11 @@ struct HoleRule {
   std::uint32_t block_size = 1;  // tokens
   std::uint32_t budget = 1;      // blocks that a step of prefill computes at most
   float step = 0.0f;             // cost of a further step, in units of one block at depth zero
+
+  // Of a step's tokens, and of what a further step costs in tokens at depth zero.
+  static HoleRule of_tokens(const RecomputeCost& cost, std::uint32_t block_size, std::uint32_t budget, float step) {
+    return {cost, block_size, std::max(1u, budget / block_size), step / static_cast<float>(block_size)};
+  }
 };
 
 // Blocks [first, end) of a prompt.

@@ -12,6 +12,7 @@ from real_scheduler import BLOCK_SIZE, make_scheduler
 from vllm._eviction_C import HoleRule, RecomputeCost
 
 from tests.holes.holey_scheduler import HoleyScheduler, prompt
+from vllm.v1.core.eviction import hole_limits
 from vllm.v1.core.eviction.hole_limits import make_hole_filler
 
 TOKENS = prompt(8)
@@ -61,6 +62,20 @@ def test_what_is_required_and_impossible_is_refused_in_one_line(model: Path) -> 
     assert str(refusal.value) == (
         "--hole-filling require: not with several KV-cache groups (a hybrid model)."
     )
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), RuntimeError("odd")])
+def test_a_fault_stops_the_engine_only_where_holes_are_required(
+    model: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(scheduler) -> None:
+        raise error
+
+    monkeypatch.setattr(hole_limits, "make_hole_filler", fails)
+    scheduler = make_scheduler(model, "partial-compute")
+    assert scheduler.kv_cache_manager.hole_filler is None
+    with pytest.raises(type(error), match="odd"):
+        make_scheduler(model, "partial-compute", hole_filling="require")
 
 
 def with_a_connector(config) -> None:

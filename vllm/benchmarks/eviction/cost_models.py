@@ -25,7 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from vllm._eviction_C import RecomputeCost
 
-from vllm.v1.core.eviction.cost_file import is_calibration, parse_calibration
+from vllm.v1.core.eviction.cost_file import (
+    UNCALIBRATED_STEP,
+    is_calibration,
+    parse_calibration,
+)
 from vllm.v1.core.eviction.model_flops import Flops, flops_of
 from vllm.v1.core.eviction.registry import nearest
 
@@ -50,7 +54,7 @@ class CostModel:
     per_window_token: float = 0.0
     window: int = 0
     flops: Flops | None = None
-    step_tokens: float = 256.0
+    step_tokens: float = UNCALIBRATED_STEP
 
     def __call__(self, depth: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cost of blocks that end at these depths, tokens."""

@@ -80,9 +80,8 @@ class Service:
 
         if self.hole_filling == "off":
             return None
-        budget = max(1, self.prefill_budget // block_size)
         step = cost.step_tokens if self.hole_step is None else self.hole_step
-        return HoleRule(cost.native(), block_size, budget, step / block_size)
+        return HoleRule.of_tokens(cost.native(), block_size, self.prefill_budget, step)
 
 
 _FLAGS = {"base": "base_seconds"}

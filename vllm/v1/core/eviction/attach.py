@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
 
+from vllm.v1.core.eviction.config import may_fill_holes
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def attach_eviction(scheduler: "Scheduler") -> "Hooks | None":
     cache_config = scheduler.vllm_config.cache_config
     name = cache_config.eviction_policy
     path = cache_config.eviction_trace_file
-    if cache_config.hole_filling == "require" or name != DEFAULT_POLICY:
-        scheduler.kv_cache_manager.hole_filler = _make_hole_filler(scheduler)
+    scheduler.kv_cache_manager.hole_filler = _make_hole_filler(scheduler)
     if name == DEFAULT_POLICY and path is None:
         return None
     pool = scheduler.kv_cache_manager.block_pool
@@ -86,13 +86,16 @@ def _attach_policy(scheduler: "Scheduler", name: str) -> "Hooks":
 
 
 def _make_hole_filler(scheduler: "Scheduler") -> Any:
-    from vllm.v1.core.eviction.hole_limits import make_hole_filler
-
+    cache_config = scheduler.vllm_config.cache_config
     try:
+        if not may_fill_holes(cache_config):
+            return None
+        from vllm.v1.core.eviction.hole_limits import make_hole_filler
+
         return make_hole_filler(scheduler)
-    except ValueError:
-        raise  # it is required
     except Exception:
+        if cache_config.hole_filling == "require":
+            raise
         logger.exception("Holes in cached prefixes are not filled.")
         return None
 

@@ -16,6 +16,10 @@ from typing import Any
 
 from vllm.v1.core.eviction.whole_file import replace_file
 
+UNCALIBRATED_STEP = 256.0
+"""What a further step of prefill is taken to cost without such a file, in tokens at
+depth zero."""
+
 _FORMAT = "vllm-eviction-cost"
 _VERSION = 1
 _LIMITS = {  # what is divided by, and what the C++ core holds in four bytes

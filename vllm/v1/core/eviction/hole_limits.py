@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from vllm.logger import init_logger
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 
-from vllm.v1.core.eviction.config import may_fill_holes
 from vllm.v1.core.eviction.hole_filling import HoleFiller
 
 if TYPE_CHECKING:
@@ -22,19 +21,16 @@ logger = init_logger(__name__)
 
 
 def make_hole_filler(scheduler: "Scheduler") -> HoleFiller | None:
-    """Build what `--hole-filling` asks for.
+    """Build what fills holes, where `may_fill_holes` says that they are to be filled.
 
     Returns:
-        None where it is off, where no policy wants it, and where something prevents
-        it, which is logged in one line.
+        None where something prevents it, which is logged in one line.
 
     Raises:
         ValueError: It is required, and something prevents it; one line.
 
     """
     cache_config = scheduler.vllm_config.cache_config
-    if not may_fill_holes(cache_config):
-        return None
     if obstacle := _obstacle(scheduler):
         if cache_config.hole_filling == "require":
             raise ValueError(f"--hole-filling require: not with {obstacle}.")
@@ -55,12 +51,7 @@ def make_hole_filler(scheduler: "Scheduler") -> HoleFiller | None:
     if config.long_prefill_token_threshold > 0:
         budget = min(budget, config.long_prefill_token_threshold)
     prefill = prefill_cost(scheduler.vllm_config)
-    rule = HoleRule(
-        cost=prefill.cost,
-        block_size=block_size,
-        budget=max(1, budget // block_size),
-        step=prefill.step_tokens / block_size,
-    )
+    rule = HoleRule.of_tokens(prefill.cost, block_size, budget, prefill.step_tokens)
     logger.info(
         "Holes in cached prefixes are filled; a cached run is worth a step of "
         "prefill from %.0f tokens at the start of a prompt.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vllm._eviction_C import RecomputeCost
 from vllm.logger import init_logger
 
-from vllm.v1.core.eviction.cost_file import read_calibration
+from vllm.v1.core.eviction.cost_file import UNCALIBRATED_STEP, read_calibration
 from vllm.v1.core.eviction.model_flops import (
     LoadedConfig,
     dense_estimate,
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 logger = init_logger(__name__)
-
-UNCALIBRATED_STEP = 256.0
-"""Tokens at depth zero; see `PrefillCost`."""
 
 _LONGEST_WINDOW = 2**31
 _NOT_UNDERSTOOD = (
