@@ -83,3 +83,14 @@ class Traffic:
             for place in range(LONGEST)
         }
         return [list(keys) for keys in places]
+
+
+def check_agreement(traffic: Traffic, events: list[Event]) -> None:
+    """Send requests to a pool and its naive twin; both hold the same after each."""
+    pool, naive = traffic.pools
+    for event in events:
+        traffic.step(event)
+        assert pool.num_free == naive.num_free
+        pool.check()
+        for keys in traffic.all_keys():
+            assert pool.lookup(keys, 1) == all(naive.resident(key) for key in keys)

@@ -24,7 +24,7 @@ from vllm._eviction_C import (
 )
 
 from tests.adaptive.naive_pool import NaiveHoles, NaivePool
-from tests.adaptive.pool_traffic import Traffic
+from tests.adaptive.pool_traffic import Traffic, check_agreement
 from tests.adaptive.request_events import Event, event_lists
 from tests.eviction.synthetic_trace import synthetic_requests
 
@@ -61,13 +61,7 @@ def test_agrees_with_its_description(
     native = HoleRule(DEEP, 1, rule.budget, rule.step)
     pool = Pool(make_policy("lru", num_blocks), cost=DEEP, holes=native)
     naive = NaivePool(num_blocks, [0], rule, cost_at)
-    traffic = Traffic(pool, naive)
-    for event in events:
-        traffic.step(event)
-        assert pool.num_free == naive.num_free
-        pool.check()
-        for keys in traffic.all_keys():
-            assert pool.lookup(keys, 1) == naive.resident(keys[0])
+    check_agreement(Traffic(pool, naive), events)
 
 
 @settings(max_examples=300)

@@ -19,7 +19,7 @@ from vllm._eviction_C import (
 )
 
 from tests.adaptive.naive_pool import NaivePool
-from tests.adaptive.pool_traffic import Traffic
+from tests.adaptive.pool_traffic import Traffic, check_agreement
 from tests.adaptive.request_events import Event, event_lists
 from vllm.v1.core.eviction.policy import BlockInfo
 
@@ -30,13 +30,7 @@ natives = pytest.mark.parametrize("name", native_policies())
 @given(num_blocks=st.integers(2, 24), events=event_lists())
 def test_agrees_with_its_description(num_blocks: int, events: list[Event]):
     pool, naive = Pool(make_policy("lru", num_blocks)), NaivePool(num_blocks, [0])
-    traffic = Traffic(pool, naive)
-    for event in events:
-        traffic.step(event)
-        assert pool.num_free == naive.num_free
-        pool.check()
-        for keys in traffic.all_keys():
-            assert pool.lookup(keys, 1) == naive.resident(keys[0])
+    check_agreement(Traffic(pool, naive), events)
 
 
 @settings(max_examples=200)
@@ -52,13 +46,7 @@ def test_groups_share_the_blocks_and_a_hit_needs_them_all(
         Pool(make_policy("lru", num_blocks), windows),
         NaivePool(num_blocks, windows),
     )
-    traffic = Traffic(pool, naive, num_groups=len(windows))
-    for event in events:
-        traffic.step(event)
-        assert pool.num_free == naive.num_free
-        pool.check()
-        for keys in traffic.all_keys():
-            assert pool.lookup(keys, 1) == all(naive.resident(key) for key in keys)
+    check_agreement(Traffic(pool, naive, num_groups=len(windows)), events)
 
 
 @natives

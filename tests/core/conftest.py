@@ -6,16 +6,11 @@ Every test takes the policies from the registry, so that a new one is held to th
 same contract, and a policy in Python stands among them.
 """
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
-
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # each reset logs a line
 
 import pytest
 from hypothesis import HealthCheck, settings
-from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_utils import init_none_hash
+from scheduler_fixtures import model, root_of_all_hashes
 
 from vllm.v1.core.eviction.registry import (
     DEFAULT_POLICY,
@@ -24,6 +19,8 @@ from vllm.v1.core.eviction.registry import (
     register_policy,
     unregister_policy,
 )
+
+__all__ = ["model", "root_of_all_hashes"]
 
 PYTHON_FIFO = "test-fifo"
 LISTENER = "test-listener"
@@ -72,16 +69,3 @@ def _python_policies() -> Iterator[None]:
     yield
     unregister_policy(LISTENER)
     unregister_policy(PYTHON_FIFO)
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a model that only a scheduler can use."""
-    from real_scheduler import write_model
-
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _root_of_all_hashes() -> None:
-    init_none_hash(sha256)

@@ -2,24 +2,6 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """Hole filling under the fork's real scheduler, with a worker that has no model."""
 
-import os
-from pathlib import Path
+from scheduler_fixtures import model, root_of_all_hashes
 
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-
-import pytest
-from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_utils import init_none_hash
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a model that only a scheduler can use."""
-    from real_scheduler import write_model
-
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _root_of_all_hashes() -> None:
-    init_none_hash(sha256)
+__all__ = ["model", "root_of_all_hashes"]
