@@ -169,9 +169,9 @@ def test_shadows_that_never_answer_cost_the_choice_and_nothing_else(
     errors: list[str],
 ) -> None:
     engine = with_host(poll_answer=lambda: None)
-    decisions = len(engine.hooks.decisions)
+    decisions = len(engine.hooks.decisions.entries)
     engine.serve(40)
-    assert len(engine.hooks.decisions) == decisions
+    assert len(engine.hooks.decisions.entries) == decisions
     assert engine.hooks.status()["live"] == "lru"
     assert not errors
 
@@ -205,9 +205,9 @@ def test_a_change_that_fails_on_its_way(
 
 
 def decides_again(engine: Engine) -> bool:
-    decisions = len(engine.hooks.decisions)
+    decisions = len(engine.hooks.decisions.entries)
     engine.serve(40)
-    return len(engine.hooks.decisions) > decisions
+    return len(engine.hooks.decisions.entries) > decisions
 
 
 @pytest.mark.parametrize("window", [None, 30.0])
@@ -225,7 +225,7 @@ def test_a_clock_that_stands(errors: list[str]) -> None:
     engine = Engine()
     engine.seconds = 0.0
     engine.serve(40)
-    assert not engine.hooks.decisions and not errors
+    assert not engine.hooks.decisions.entries and not errors
     engine.seconds = 1.0
     assert decides_again(engine)
 
@@ -250,7 +250,7 @@ def test_a_window_of_one_request(errors: list[str]) -> None:
         engine.add([number % 3] * 9, output=1)
         engine.run()
         engine.now += 10.0
-    assert len(engine.hooks.decisions) > 10
+    assert len(engine.hooks.decisions.entries) > 10
     assert not errors
 
 

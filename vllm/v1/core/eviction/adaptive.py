@@ -15,7 +15,6 @@ What happens in one scheduler step is bounded; the most is one slice of a hand-o
 
 import reprlib
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from vllm._eviction_C import ShadowHost
@@ -29,6 +28,7 @@ from vllm.v1.core.eviction.adaptive_config import (
     resolve_rule,
 )
 from vllm.v1.core.eviction.config import parse_config
+from vllm.v1.core.eviction.decision_log import DecisionLog
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.hand_over import HandOver
 from vllm.v1.core.eviction.hooks import EvictionHooks
@@ -45,7 +45,6 @@ logger = init_logger(__name__)
 
 _GROWTH_SECONDS = 1.0
 """How often the shadows learn how many blocks running requests hold."""
-_KEPT_DECISIONS = 32
 _IDLE_SECONDS = 1.0
 """How long an operator's pin may take when nothing is served."""
 
@@ -125,14 +124,15 @@ class AdaptiveHooks(EvictionHooks):
         self.candidates = candidates
         self.host = host
         self.live = 0
-        self.decisions: deque[dict[str, Any]] = deque(maxlen=_KEPT_DECISIONS)
+        labels = [candidate.label for candidate in candidates]
+        self.decisions = DecisionLog(labels, config.objective)
         self._scheduler = scheduler
         self._window = window
         self._rule: Rule | None = None  # made at the first step: it needs the time
         self._since = CountsSince()
         self._starts = False  # the next answer is where the rule's counts start
         self._live_since: float | None = None
-        self._switches = {candidate.label: 0 for candidate in candidates}
+        self._switches = dict.fromkeys(labels, 0)
         self._totals: tuple[int, list[int]] = (0, [0] * len(candidates))
         self._compute: tuple[float, list[float]] = (0.0, [0.0] * len(candidates))
         self._free_sum = 0
@@ -260,50 +260,12 @@ class AdaptiveHooks(EvictionHooks):
         follows = self._pinned is None and not self.config.dry_run
         coming = self._coming
         switches = follows and decision.choice not in (self.live, coming)
-        entry = {
-            "end": decision.end,
-            "seconds": decision.end - decision.start,
-            "query_tokens": round(decision.query_tokens),
-            "hit_rates": {
-                candidate.label: round(rate, 4)
-                for candidate, rate in zip(
-                    self.candidates, decision.hit_rates, strict=True
-                )
-            },
-            "live": self.live_label,
-            "choice": self.candidates[decision.choice].label,
-            "switched": switches,
-        }
-        self.decisions.append(entry)
-        rates = ", ".join(
-            f"{label} {100 * rate:.1f}%" for label, rate in entry["hit_rates"].items()
-        )
-        by_tokens = self.config.objective == "tokens"
-        arguments = (
-            entry["live"],
-            entry["choice"],
-            entry["seconds"],
-            entry["query_tokens"],
-            "tokens" if by_tokens else "tokens' worth of compute",
-            "hit rates" if by_tokens else "compute savings",
-            rates,
-        )
+        self.decisions.add(decision, self.live, switches)
         if switches:
-            logger.info(
-                "Prefix cache eviction policy: %s -> %s (%.0f s, %d %s; "
-                "shadow %s: %s).",
-                *arguments,
-            )
             self._start_hand_over(decision.choice, now)
-            return
-        logger.debug(
-            "Prefix cache eviction policy: %s stays, best %s (%.0f s, %d %s; shadow "
-            "%s: %s).",
-            *arguments,
-        )
-        if follows and decision.choice == self.live != coming:
+        elif follows and decision.choice == self.live != coming:
             logger.info(
-                "Prefix cache eviction policy: %s stays after all.", entry["live"]
+                "Prefix cache eviction policy: %s stays after all.", self.live_label
             )
             self._abandon_hand_over()
 
@@ -424,7 +386,7 @@ class AdaptiveHooks(EvictionHooks):
             },
             "shadow_query_tokens": queries,
             "dropped_admissions": self.host.dropped,
-            "decisions": list(self.decisions),
+            "decisions": list(self.decisions.entries),
         }
 
     def make_stats(self) -> dict[str, Any]:
