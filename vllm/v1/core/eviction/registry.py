@@ -10,7 +10,7 @@ import difflib
 import importlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -72,13 +72,6 @@ class PolicySpec:
     ghosts: bool
     offline: bool = False
     fills_holes: bool = False
-
-    @property
-    def weighs_cost(self) -> bool:
-        """Whether it may look at what a block costs to recompute."""
-        return not self.native or any(
-            field.name == "cost_file" for field in fields(self.config)
-        )
 
 
 @dataclass
