@@ -60,9 +60,12 @@ demo: install models/SmolLM2-135M-Instruct
 # Each folder in a process of its own: importing vLLM changes a process for good
 # (its loggers, LD_PRELOAD), and some tests register policies.
 TESTS := $(sort $(dir $(wildcard tests/*/test_*.py)))
+# Many short tests without an engine: one process for each core.
+SPREAD := tests/core/ tests/eviction/
 test: install $(VENV)/.test
 	@failed=; for folder in $(TESTS); do \
-	  $(RUN) -m pytest $$folder || failed="$$failed $$folder"; \
+	  case " $(SPREAD) " in *" $$folder "*) spread="-n auto";; *) spread=;; esac; \
+	  $(RUN) -m pytest $$folder $$spread || failed="$$failed $$folder"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test-upstream: install $(VENV)/.test
