@@ -141,20 +141,20 @@ def test_a_failure_shows_and_flips_the_gauge_of_its_engine() -> None:
 def test_holes_are_counted_where_they_are_filled() -> None:
     front = Front("partial-compute")
     assert front.value(HOLES) == front.value(HOLE_TOKENS) == 0
-    for requests in ([2, 9], []):
+    for requests in ({2: 1, 9: 2}, {}):
         front.prom.observe(
             stats(
                 policy="partial-compute",
                 saved_compute=1.5,
-                holes=sum(requests),
+                holes=sum(size * number for size, number in requests.items()),
                 hole_tokens=64 * len(requests),
                 request_holes=requests,
             )
         )
-    assert (front.value(HOLES), front.value(HOLE_TOKENS)) == (11, 128)
+    assert (front.value(HOLES), front.value(HOLE_TOKENS)) == (20, 128)
     assert front.value(SAVED) == 3.0
     buckets = [front.value(f"{REQUEST_HOLES}_bucket", le=le) for le in ("2.0", "16.0")]
-    assert buckets == [1, 2]
+    assert buckets == [1, 3]
 
 
 def test_adaptive_shows_which_policy_is_live() -> None:

@@ -88,10 +88,11 @@ class HoleyScheduler:
             self._add(stats.eviction_stats or {})
 
     def _add(self, counts: dict[str, Any]) -> None:
-        for name in ("holes", "hole_tokens", "request_holes"):
-            if name in counts:
-                self._counts[name] = self._counts.get(name, type(counts[name])())
-                self._counts[name] += counts[name]
+        for name in ("holes", "hole_tokens"):
+            self._counts[name] = self._counts.get(name, 0) + counts.get(name, 0)
+        requests = self._counts.setdefault("request_holes", {})
+        for holes, number in counts.get("request_holes", {}).items():
+            requests[holes] = requests.get(holes, 0) + number
 
     @property
     def counts(self) -> dict[str, Any]:

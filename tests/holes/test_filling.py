@@ -163,9 +163,29 @@ def test_hits_behind_holes_are_hits(engine: HoleyScheduler) -> None:
 def test_holes_are_counted_once_for_a_request(engine: HoleyScheduler) -> None:
     engine.make_holes(TOKENS, [1, 5, 6])
     engine.serve("again", TOKENS)
-    once = {"holes": 2, "hole_tokens": 3 * BLOCK_SIZE, "request_holes": [2]}
+    once = {"holes": 2, "hole_tokens": 3 * BLOCK_SIZE, "request_holes": {2: 1}}
     assert engine.counts == once
     assert engine.counts == once
+
+
+def test_counts_that_nobody_takes_do_not_grow_with_the_requests(model: Path) -> None:
+    """As where statistics are off."""
+    engine = HoleyScheduler(model, log_stats=False)
+    engine.filler.rule = free_steps(engine)
+    engine.serve("first", TOKENS)
+    for number in range(20):
+        engine.make_holes(TOKENS, [3])
+        engine.serve(f"{number}", TOKENS)
+    assert engine.counts["request_holes"] == {1: 20}
+
+
+def test_a_request_whose_holes_cannot_be_planned_is_served_as_a_prefix(
+    engine: HoleyScheduler,
+) -> None:
+    engine.make_holes(TOKENS, [3, 4])
+    engine.filler.rule = None  # cannot be asked
+    engine.serve("again", TOKENS)
+    assert chunks_in_blocks(engine, "again") == [(3, 12.25)]
 
 
 def test_a_waiting_request_is_not_looked_up_in_each_step(model: Path) -> None:

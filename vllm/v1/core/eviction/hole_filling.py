@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from vllm.logger import init_logger
 from vllm.v1.request import RequestStatus
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.core.kv_cache_utils import KVCacheBlock
     from vllm.v1.request import Request
+
+logger = init_logger(__name__)
 
 _GROUP = 0  # the one KV-cache group
 
@@ -104,7 +107,13 @@ class HoleFiller:
         if request.status == RequestStatus.RUNNING:
             runs: Any = self._pinned.get(request.request_id)
         else:
-            runs = self._plan(request, num_computed_tokens, num_new_tokens)
+            try:
+                runs = self._plan(request, num_computed_tokens, num_new_tokens)
+            except Exception as error:  # then it is served as a plain prefix
+                logger.error_once(
+                    "Holes are not filled: %s.", repr(error), scope="process"
+                )
+                return num_new_tokens
         if not runs:
             return num_new_tokens
         return min(
@@ -185,8 +194,10 @@ class HoleFiller:
         """What happened since the last call.
 
         Returns:
-            `holes`, and `hole_tokens` to be computed in them; `request_holes`: for
-            each request that had some, how many.
+            `holes`, and `hole_tokens` to be computed in them; `request_holes`: of the
+            requests that had some, by their number of holes, how many there were.
+            Nobody takes them where statistics are off, so they must not grow with
+            the requests.
 
         """
         counts, self._counts = self._counts, _no_counts()
@@ -265,8 +276,9 @@ class HoleFiller:
         holes = runs[-1].end - prefix - cached
         self._counts["holes"] += len(runs)
         self._counts["hole_tokens"] += holes * self._block_size
-        self._counts["request_holes"].append(len(runs))
+        requests = self._counts["request_holes"]
+        requests[len(runs)] = requests.get(len(runs), 0) + 1
 
 
 def _no_counts() -> dict[str, Any]:
-    return {"holes": 0, "hole_tokens": 0, "request_holes": []}
+    return {"holes": 0, "hole_tokens": 0, "request_holes": {}}

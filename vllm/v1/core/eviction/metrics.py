@@ -174,8 +174,9 @@ class EvictionProm:
             if stats.get(key):
                 counters[engine_idx].inc(stats[key])
         if self._request_holes:
-            for holes in stats.get("request_holes", ()):
-                self._request_holes[engine_idx].observe(holes)
+            for holes, requests in stats.get("request_holes", {}).items():
+                for _ in range(requests):
+                    self._request_holes[engine_idx].observe(holes)
         for key, counter in self._candidate_counters.items():
             for label, value in stats.get(key, {}).items():
                 if value:
