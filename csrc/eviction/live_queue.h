@@ -131,7 +131,7 @@ class LiveQueue final : private Residency {
         Slot slot = kNoSlot;
         if (i < num_hits) {
           const nb::object block = given[i];
-          slot = reader_.slot(block);
+          slot = slot_of(block);
           // Outside a sliding window nothing is kept, and nothing was asked for.
           if (reader_.hash(block).is_none()) continue;
           if (first_group == 0) saved_ += cost_(reader_.depth(block));
@@ -144,7 +144,7 @@ class LiveQueue final : private Residency {
     for (nb::handle run : runs) {
       std::size_t place = nb::cast<std::size_t>(run[0]);
       for (nb::handle block : nb::cast<nb::list>(run[1])) {
-        slots_.at(place++) = reader_.slot(block);
+        slots_.at(place++) = slot_of(block);
         saved_ += cost_(reader_.depth(block));
       }
     }
@@ -245,6 +245,12 @@ class LiveQueue final : private Residency {
     if (shadows_ != nullptr && !leftovers.empty()) shadows_->discard(std::move(leftovers));
   }
 
+  // A policy looks it up in tables, and does not ask whether it is there.
+  Slot slot_of(nb::handle block) const {
+    const Slot slot = reader_.slot(block);
+    if (slot >= queue_.num_slots()) throw BrokenInvariant("admit() with a block of another pool");
+    return slot;
+  }
   nb::object block(Slot slot) const { return nb::borrow(PyList_GET_ITEM(blocks_.ptr(), slot)); }
 
   struct Released {

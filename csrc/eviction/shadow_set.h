@@ -24,7 +24,7 @@ struct Candidate {
 
 class ShadowSet {
  public:
-  // Counted from the start, or from the last reset of the prefix cache.
+  // Counted from the start; resets of the prefix cache among it.
   struct Counts {
     std::uint64_t requests = 0;
     std::uint64_t query_tokens = 0;
