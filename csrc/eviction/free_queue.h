@@ -171,7 +171,8 @@ class FreeQueue {
   // The block will soon be pushed.
   void prefetch(Slot slot, Key key) const { policy_->prefetch(key, slot); }
 
-  // All contents are gone. Free blocks keep their order and hold nothing.
+  // All contents are gone. Free blocks keep their order and hold nothing. What the policy
+  // has learnt of the traffic stays: other contents will come and go as these did.
   void reset() {
     abandon_hand_over();
     if (order_ == Order::kUpstream) {
@@ -187,7 +188,11 @@ class FreeQueue {
     in_order_ = 0;
     for (const Slot slot : filled) region_[slot] = Region::kBlank;
     const std::uint64_t counted = ghost_hits();
-    guarded([&] { policy_->clear(); });
+    guarded([&] {
+      const std::vector<double> model = policy_->model();
+      policy_->clear();
+      policy_->load_model(model);
+    });
     past_ghost_hits_ = counted - policy_->ghost_hits();
     for (const Slot slot : filled) blank_.push_back(slot);
   }
