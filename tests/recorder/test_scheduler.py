@@ -224,7 +224,7 @@ def test_each_data_parallel_rank_has_its_file(
     tmp_path: Path, given: str, written: str
 ) -> None:
     (tmp_path / "run.1").mkdir()
-    parallel = SimpleNamespace(data_parallel_size=4, data_parallel_index=2)
+    parallel = SimpleNamespace(data_parallel_index=2)
     scheduler: Any = SimpleNamespace(
         vllm_config=SimpleNamespace(parallel_config=parallel),
         kv_cache_manager=SimpleNamespace(block_pool=SimpleNamespace(hash_block_size=4)),

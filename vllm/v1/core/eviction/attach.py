@@ -7,7 +7,6 @@ tell it what requests do. Under `lru` there are no hooks, unless a trace is reco
 and upstream's queue is not touched.
 """
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
@@ -101,12 +100,10 @@ def _make_hole_filler(scheduler: "Scheduler") -> Any:
 
 
 def _start_recorder(scheduler: "Scheduler", path: str) -> Any:
+    from vllm.v1.core.eviction.rank_file import path_of_rank
     from vllm.v1.core.eviction.recorder import Recorder
 
-    parallel = scheduler.vllm_config.parallel_config
-    if parallel.data_parallel_size > 1:  # an engine core of each rank, and its file
-        stem, suffix = os.path.splitext(path)
-        path = f"{stem}.dp{parallel.data_parallel_index}{suffix}"
+    path = path_of_rank(path, scheduler.vllm_config.parallel_config)
     logger.info("Recording admitted requests to %s.", path)
     return Recorder(path, scheduler.kv_cache_manager.block_pool.hash_block_size)
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
 
+from vllm.v1.core.eviction.rank_file import path_of_rank
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
-from vllm.v1.core.eviction.state_file import path_of_rank, save_state
+from vllm.v1.core.eviction.state_file import save_state
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
     from vllm.v1.core.kv_cache_manager import KVCacheManager
@@ -38,10 +39,9 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
 
     config = dict(scheduler.vllm_config.cache_config.eviction_config or {})
     if config.get("state_file"):
-        parallel = scheduler.vllm_config.parallel_config
-        several = parallel.data_parallel_size > 1
-        rank = parallel.data_parallel_index if several else None
-        config["state_file"] = path_of_rank(config["state_file"], rank)
+        config["state_file"] = path_of_rank(
+            config["state_file"], scheduler.vllm_config.parallel_config
+        )
     manager = scheduler.kv_cache_manager
     # Also where the policy does not weigh it: what was saved is counted by it.
     cost = prefill_cost(scheduler.vllm_config).cost

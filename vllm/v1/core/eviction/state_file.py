@@ -9,7 +9,6 @@ is no reason not to serve: one warning, and the policy learns anew.
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -20,14 +19,6 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = "vllm-eviction-model"
 _VERSION = 1
-
-
-def path_of_rank(path: str, rank: int | None) -> str:
-    """Each data-parallel rank has a cache of its own, and so a file of its own."""
-    if rank is None:
-        return path
-    stem, suffix = os.path.splitext(path)
-    return f"{stem}.dp{rank}{suffix}"
 
 
 class _Learner(Protocol):
@@ -91,7 +82,7 @@ def save_state(policy: _Learner, name: str, path: str) -> bool:
     }
     try:
         replace_file(path, json.dumps(state))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no path can be like that
         logger.warning(
             "What eviction policy %s has learnt could not be written: %s.", name, error
         )

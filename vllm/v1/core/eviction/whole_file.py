@@ -19,6 +19,7 @@ def replace_file(path: str | Path, text: str) -> None:
 
     Raises:
         OSError: It cannot be written. What was there is still there.
+        ValueError: The path names no file.
 
     """
     target = Path(path)
