@@ -24,6 +24,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import (
+    CircularBufferSpec,
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
@@ -57,19 +58,34 @@ def write_model(folder: Path) -> Path:
     return folder
 
 
-def cache_groups(num_groups: int) -> list[KVCacheGroupSpec]:
-    """One group with full attention; the second has a sliding window."""
-    shape = {
-        "block_size": BLOCK_SIZE,
+def full_group(block_size: int = BLOCK_SIZE) -> KVCacheGroupSpec:
+    """Layers with full attention."""
+    return KVCacheGroupSpec(["full"], FullAttentionSpec(**_shape(block_size)))
+
+
+def window_group(block_size: int = BLOCK_SIZE) -> KVCacheGroupSpec:
+    """Layers with a sliding window."""
+    spec = SlidingWindowSpec(**_shape(block_size), sliding_window=WINDOW)
+    return KVCacheGroupSpec(["window"], spec)
+
+
+def scratch_group() -> KVCacheGroupSpec:
+    """A ring of two tokens that each request has for itself, never cached."""
+    return KVCacheGroupSpec(["scratch"], CircularBufferSpec(**_shape(2)))
+
+
+def _shape(block_size: int) -> dict[str, Any]:
+    return {
+        "block_size": block_size,
         "num_kv_heads": 1,
         "head_size": 16,
         "dtype": torch.float32,
     }
-    groups = [KVCacheGroupSpec(["full"], FullAttentionSpec(**shape))]
-    if num_groups == 2:
-        window = SlidingWindowSpec(**shape, sliding_window=WINDOW)
-        groups.append(KVCacheGroupSpec(["window"], window))
-    return groups
+
+
+def cache_groups(num_groups: int) -> list[KVCacheGroupSpec]:
+    """One group with full attention; the second has a sliding window."""
+    return [full_group(), window_group()][:num_groups]
 
 
 def make_scheduler(
@@ -78,6 +94,7 @@ def make_scheduler(
     *,
     num_blocks: int = 40,
     num_groups: int = 1,
+    groups: Sequence[KVCacheGroupSpec] | None = None,
     max_tokens_in_step: int = 64,
     log_stats: bool = True,
     asynchronous: bool = False,
@@ -90,6 +107,7 @@ def make_scheduler(
         policy: `--eviction-policy`.
         num_blocks: Of the pool, the null block among them.
         num_groups: Two: full attention and a sliding window.
+        groups: Others than these.
         max_tokens_in_step: Longer prompts are cut into chunks.
         log_stats: As `LLM(disable_log_stats=...)`.
         asynchronous: The asynchronous scheduler.
@@ -118,16 +136,18 @@ def make_scheduler(
         kv_events_config=KVEventsConfig(enable_kv_cache_events=True, publisher="null"),
     )
     cache_config.num_gpu_blocks = num_blocks
+    groups = cache_groups(num_groups) if groups is None else list(groups)
     scheduler_class = AsyncScheduler if asynchronous else Scheduler
     return scheduler_class(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(
             num_blocks=num_blocks,
             kv_cache_tensors=[],
-            kv_cache_groups=cache_groups(num_groups),
+            kv_cache_groups=groups,
         ),
         structured_output_manager=StructuredOutputManager(config),
-        block_size=BLOCK_SIZE,
+        block_size=max(BLOCK_SIZE, *(g.kv_cache_spec.block_size for g in groups)),
+        hash_block_size=BLOCK_SIZE,
         log_stats=log_stats,
     )
 

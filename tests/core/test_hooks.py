@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from listening_policy import Listener
 from real_pool import check_pool, make_request
-from real_scheduler import BLOCK_SIZE, make_scheduler, run_to_end, step
+from real_scheduler import (
+    BLOCK_SIZE,
+    full_group,
+    make_scheduler,
+    run_to_end,
+    scratch_group,
+    step,
+    window_group,
+)
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
@@ -242,3 +250,56 @@ def test_each_group_of_a_hybrid_model_is_asked(model: Path) -> None:
     assert None not in warm.slots
     for slot, key in zip(warm.slots, warm.keys, strict=True):
         assert policy.key_of[slot] == key
+
+
+def test_the_path_of_a_request_is_that_of_the_group_that_holds_all(
+    model: Path,
+) -> None:
+    """Whichever comes first in the model: of a window only the end is kept."""
+    groups = [window_group(), full_group()]
+    scheduler, policy = make_listened(model, groups=groups, num_blocks=60)
+    for name in ("a", "b"):
+        add(scheduler, name, prompt(10))
+        run_to_end(scheduler)
+    cold, warm = policy.admissions
+    assert warm.keys[:10] == cold.keys[:10]
+    assert None not in warm.slots[:10] and len(warm.keys) < 20
+
+
+def test_what_compute_was_saved_does_not_depend_on_the_order_of_groups(
+    model: Path,
+) -> None:
+    saved = []
+    for groups in ([full_group(), window_group()], [window_group(), full_group()]):
+        scheduler, _ = make_listened(model, groups=groups, num_blocks=60)
+        for name in ("a", "b"):
+            add(scheduler, name, prompt(10))
+            run_to_end(scheduler)
+        saved.append(scheduler.eviction.queue.saved)
+    assert saved[0] == saved[1] >= 10.0
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_scratch_space_of_a_request_is_no_part_of_its_path(
+    model: Path, at: int
+) -> None:
+    groups = [full_group()]
+    groups.insert(at, scratch_group())
+    scheduler, policy = make_listened(model, groups=groups)
+    for name in ("a", "b"):
+        add(scheduler, name, prompt(10))
+        run_to_end(scheduler)
+    assert [len(a.keys) for a in policy.admissions] == [10, 10]
+    assert None not in policy.admissions[1].slots
+    assert [len(keys) for _, keys in policy.finished] == [10, 10]
+    assert scheduler.eviction.status()["failure"] is None
+
+
+def test_a_prefix_is_as_long_as_its_shortest_group_in_tokens(model: Path) -> None:
+    """Groups may have blocks of different sizes."""
+    groups = [full_group(), window_group(2 * BLOCK_SIZE)]
+    scheduler, policy = make_listened(model, groups=groups, num_blocks=60)
+    add(scheduler, "a", prompt(10))
+    run_to_end(scheduler)
+    ((_, keys),) = policy.finished
+    assert len(keys) == 10 + 5

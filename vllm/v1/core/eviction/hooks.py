@@ -15,6 +15,7 @@ from vllm.v1.core.eviction.rank_file import path_of_rank
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 from vllm.v1.core.eviction.state_file import save_state
+from vllm.v1.core.eviction.windows import cached_groups
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
     from vllm.v1.core.kv_cache_manager import KVCacheManager
@@ -33,6 +34,10 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
         scheduler: Prefix caching is on.
         name: Not the default policy, not the manager.
 
+    Raises:
+        ValueError: The policy cannot be built, or would have nothing to order; one
+            line, and nothing has changed.
+
     """
     from vllm.v1.core.eviction.free_queue import install
     from vllm.v1.core.eviction.recompute_cost import prefill_cost
@@ -43,6 +48,7 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
             config["state_file"], scheduler.vllm_config.parallel_config
         )
     manager = scheduler.kv_cache_manager
+    cached_groups(manager)  # raises, if it does, before anything has changed
     # Also where the policy does not weigh it: what was saved is counted by it.
     cost = prefill_cost(scheduler.vllm_config).cost
     queue = install(manager.block_pool, name, config, cost=cost)
@@ -236,14 +242,15 @@ class EvictionHooks(Hooks):
             "saved_compute": 0.0,
         }
         hash_block_size = manager.block_pool.hash_block_size
-        # Of each KV-cache group: id, block size, and how many hashes make a block.
+        self._cached_groups = cached_groups(manager)
+        # Of each of them: id, block size, and how many hashes make a block.
         self._groups = [
             (
                 group.kv_cache_group_id,
                 group.block_size,
                 group.block_size // hash_block_size,
             )
-            for group in manager.coordinator.single_type_managers
+            for group in self._cached_groups
         ]
 
     def step(self, now: float) -> None:
@@ -279,7 +286,7 @@ class EvictionHooks(Hooks):
                 for group, block_size, hashes in self._hashes(request)
             ],
             request.num_tokens,
-            max(len(blocks) for blocks in given),
+            max(len(given[group]) for group, _, _ in self._groups),
             self._now,
             [(run.first, run.blocks) for run in runs],
         )
@@ -289,12 +296,15 @@ class EvictionHooks(Hooks):
             return
         # A prefix is as long as its shortest group.
         filled = min(
-            group.num_cached_block.get(request.request_id, 0)
-            for group in self._manager.coordinator.single_type_managers
+            group.num_cached_block.get(request.request_id, 0) * group.block_size
+            for group in self._cached_groups
         )
         self.queue.finish(
             serial,
-            [(group, hashes[:filled]) for group, _, hashes in self._hashes(request)],
+            [
+                (group, hashes[: filled // block_size])
+                for group, block_size, hashes in self._hashes(request)
+            ],
             self._now,
         )
 
