@@ -145,6 +145,33 @@ def test_a_shadow_that_fails(errors: list[str]) -> None:
     assert "arc: the target left its range" in errors[0]
 
 
+def test_what_is_live_is_told_of_ends_without_shadows_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`gittins` learns from them."""
+    engine = Engine(config={"candidates": ["gittins", "lru"]})
+    engine.serve()
+    host: Any = Host(engine.hooks.host)
+    host.failure = "lru: lost"
+    engine.hooks.host = host
+    engine.step()
+    assert engine.hooks.stopped
+    told: list[int] = []
+    queue = type(engine.hooks.queue)
+    finish = queue.finish
+
+    def listen(self: Any, serial: int, groups: Any, now: float) -> None:
+        told.append(serial)
+        finish(self, serial, groups, now)
+
+    monkeypatch.setattr(queue, "finish", listen, raising=False)
+    engine.serve(5)
+    assert len(told) == 5
+    engine.hooks.control({"action": "kill"})
+    engine.serve(5)
+    assert len(told) == 5  # LRU does not care
+
+
 def test_a_shadow_that_cannot_be_asked(errors: list[str]) -> None:
     is_told_once(with_host(mark=raise_error), errors, "lru")
 

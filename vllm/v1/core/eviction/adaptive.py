@@ -180,7 +180,8 @@ class AdaptiveHooks(EvictionHooks):
 
     @property
     def observes_end(self) -> bool:
-        return not self.stopped
+        # Without shadows, what is live may want to know still.
+        return not self.stopped or super().observes_end
 
     def reset(self) -> None:
         """The prefix cache was reset: so are the shadows, and the rule."""
