@@ -246,6 +246,59 @@ def test_what_gittins_has_learnt_is_there_after_a_restart(
     assert learnt != make_scheduler(model, "gittins").eviction.queue.model()
 
 
+def test_what_gittins_has_learnt_outlives_a_reset(model: Path) -> None:
+    """And is not lost to the file either, when the engine ends after one."""
+    scheduler = make_scheduler(model, "gittins")
+    serve(scheduler, 1, 1, 2, 1)
+    queue = queue_of(scheduler)
+    learnt = queue.model()
+    assert learnt != make_scheduler(model, "gittins").eviction.queue.model()
+    assert scheduler.reset_prefix_cache()
+    assert queue.model() == learnt
+    check_pool(scheduler.kv_cache_manager.block_pool)
+
+
+@pytest.mark.parametrize("path", ["/", ".", "no/such/folder/state", "a\0b"])
+def test_a_state_file_that_cannot_be_written_stops_nothing(
+    model: Path, path: str
+) -> None:
+    scheduler = make_scheduler(model, "gittins", eviction_config={"state_file": path})
+    serve(scheduler, 1)
+    scheduler.shutdown()
+
+
+@pytest.mark.parametrize("name", ["gittins", "adaptive"])
+@pytest.mark.parametrize(
+    "broken", ["advance", "admit", "finish", "sync", "evictions", "model"]
+)
+def test_no_fault_of_ours_reaches_the_scheduler(
+    model: Path,
+    name: str,
+    broken: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = make_scheduler(model, name, num_blocks=20)
+    hooks = scheduler.eviction
+    hooks.state_file = str(tmp_path / "state.json")
+    serve(scheduler, 1, 2, 1)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    broken_one = property(fail) if broken == "evictions" else fail
+    monkeypatch.setattr(PolicyFreeQueue, broken, broken_one, raising=False)
+    told = serve(scheduler, 3, 1, 2)
+    assert scheduler.reset_prefix_cache()
+    told += serve(scheduler, 1, 1)
+    scheduler.shutdown()
+    monkeypatch.undo()
+    assert told[-1].prefix_cache_stats.hits == 32
+    check_pool(scheduler.kv_cache_manager.block_pool)
+    if broken != "model":  # read at the end only
+        assert "a bug" in hooks.status()["failure"]
+
+
 def test_the_status_says_what_was_learnt(model: Path) -> None:
     scheduler = make_scheduler(model, "gittins")
     serve(scheduler, 1, 1, 1)

@@ -151,17 +151,14 @@ class AdaptiveHooks(EvictionHooks):
         """Label of the candidate that is live."""
         return self.candidates[self.live].label
 
-    def step(self, now: float) -> None:
+    def _on_step(self, now: float) -> None:
         if now < self._now:  # the clock went back, and all times with it
             self._rule = None
             self._next_growth = self._live_since = now
-        super().step(now)
+        super()._on_step(now)
         started = time.perf_counter()
         if not self.stopped:
-            try:
-                self._manage(now)
-            except Exception as error:
-                self._on_failure(error)
+            self._manage(now)
         self._seconds += time.perf_counter() - started
 
     def _on_admission(
@@ -183,9 +180,9 @@ class AdaptiveHooks(EvictionHooks):
         # Without shadows, what is live may want to know still.
         return not self.stopped or super().observes_end
 
-    def reset(self) -> None:
-        """The prefix cache was reset: so are the shadows, and the rule."""
-        super().reset()
+    def _on_reset(self) -> None:
+        """So are the shadows, and the rule."""
+        super()._on_reset()
         self._rule = None
         self._abandon_hand_over()
         if self._pinned not in (None, self.live):
@@ -337,8 +334,11 @@ class AdaptiveHooks(EvictionHooks):
         )
         self._abandon_hand_over()
         if self._pinned != self.live:
-            self._start_hand_over(self._pinned, self._now)
-            self._finish_if_idle()
+            try:
+                self._start_hand_over(self._pinned, self._now)
+                self._finish_if_idle()
+            except Exception as error:
+                self._on_failure(error)
 
     def _finish_if_idle(self) -> None:
         """Without requests no step would come to carry a hand-over on."""
@@ -390,8 +390,8 @@ class AdaptiveHooks(EvictionHooks):
             "decisions": list(self.decisions.entries),
         }
 
-    def make_stats(self) -> dict[str, Any]:
-        """See `EvictionHooks.make_stats`. Also, since the last call:
+    def _stats(self) -> dict[str, Any]:
+        """See `EvictionHooks._stats`. Also, since the last call:
 
         Returns:
             `shadow_queries` and, by label, `shadow_hits` in tokens; `shadow_compute`
@@ -405,7 +405,7 @@ class AdaptiveHooks(EvictionHooks):
         cost, saved = self._compute
         _, block_size, _ = self._groups[0]
         labels = [candidate.label for candidate in self.candidates]
-        return super().make_stats() | self._deltas(
+        return super()._stats() | self._deltas(
             {
                 "shadow_queries": queries,
                 "shadow_hits": dict(zip(labels, hits, strict=True)),

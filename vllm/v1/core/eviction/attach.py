@@ -61,7 +61,10 @@ def attach_eviction(scheduler: "Scheduler") -> "Hooks | None":
     else:
         hooks = _attach_policy(scheduler, name)
     if path is not None:
-        hooks.recorder = _start_recorder(scheduler, path)
+        try:
+            hooks.recorder = _start_recorder(scheduler, path)
+        except Exception:
+            logger.exception("The eviction trace file %s is not written.", path)
     return hooks
 
 

@@ -68,6 +68,8 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
 class Hooks:
     """What the scheduler calls. By itself it only records; LRU is live.
 
+    None of its calls raises: a request does not fail because of us.
+
     Args:
         manager: The scheduler's KV-cache manager.
         policy: The configured one.
@@ -98,6 +100,10 @@ class Hooks:
             now: Seconds, monotonic.
 
         """
+        try:
+            self._on_step(now)
+        except Exception as error:
+            self._on_failure(error)
         self._now = now
 
     def admit(self, request: "Request", num_hit_tokens: int) -> None:
@@ -110,11 +116,11 @@ class Hooks:
         """
         if request.num_preemptions > 0 or request.request_id in self._admitted:
             return
-        if not self._manager.prefix_cache_lookup_enabled(request):
-            return  # it computes all anew: nothing is asked for, nothing missed
-        self._num_admitted += 1
-        self._admitted[request.request_id] = self._num_admitted
         try:
+            if not self._manager.prefix_cache_lookup_enabled(request):
+                return  # it computes all anew: nothing is asked for, nothing missed
+            self._num_admitted += 1
+            self._admitted[request.request_id] = self._num_admitted
             self._on_admission(self._num_admitted, request, num_hit_tokens)
         except Exception as error:
             self._on_failure(error)
@@ -125,7 +131,11 @@ class Hooks:
         if serial is None:  # aborted before it was admitted
             return
         if self.recorder is not None:
-            self._record(self.recorder, serial, request)
+            try:
+                self._record(self.recorder, serial, request)
+            except Exception:
+                self.recorder = None
+                logger.exception("The eviction trace file ends here.")
         try:
             self._on_end(serial, request)
         except Exception as error:
@@ -133,18 +143,27 @@ class Hooks:
 
     def reset(self) -> None:
         """The prefix cache was reset."""
+        try:
+            self._on_reset()
+        except Exception as error:
+            self._on_failure(error)
 
     def shutdown(self) -> None:
         """The engine stops."""
-        if self.recorder is not None:
+        try:
+            self._on_shutdown()
+        except Exception:
+            logger.exception("Eviction policy %s did not end well.", self.policy)
+        if self.recorder is not None:  # last: it may take its time
             self.recorder.close()
 
     def make_stats(self) -> dict[str, Any] | None:
         """What happened since the last call, for `SchedulerStats`."""
-        if self._failure is None:
+        try:
+            return self._stats()
+        except Exception as error:
+            self._on_failure(error)
             return None
-        failures, self._failures = self._failures, 0
-        return {"policy": DEFAULT_POLICY, "failures": failures}
 
     def control(self, command: dict[str, Any]) -> dict[str, Any]:
         """Obey an operator.
@@ -163,6 +182,8 @@ class Hooks:
         """
         action = command.get("action")
         if action in ("pin", "release"):
+            if self.policy == MANAGER:  # which could not be built
+                raise ValueError(f"Cannot {action}: {self._failure}")
             raise ValueError(
                 f"Cannot {action}: the policy is {self.policy!r}, only "
                 f"--eviction-policy {MANAGER} can."
@@ -188,16 +209,34 @@ class Hooks:
     def _kill(self) -> None:
         """Put LRU in charge; here it is."""
 
+    # ---- For subclasses. What these raise goes no further than `_on_failure`. ----
+
+    def _on_step(self, now: float) -> None:
+        """A step starts; `_now` is still that of the last one."""
+
     def _on_admission(
         self, serial: int, request: "Request", num_hit_tokens: int
     ) -> None:
-        """For subclasses: the first admission of a request."""
+        """The first admission of a request."""
 
     def _on_end(self, serial: int, request: "Request") -> None:
-        """For subclasses: the end of an admitted request."""
+        """The end of an admitted request."""
+
+    def _on_reset(self) -> None:
+        """The prefix cache was reset."""
+
+    def _on_shutdown(self) -> None:
+        """The engine stops."""
+
+    def _stats(self) -> dict[str, Any] | None:
+        """What happened since the last call."""
+        if self._failure is None:
+            return None
+        failures, self._failures = self._failures, 0
+        return {"policy": DEFAULT_POLICY, "failures": failures}
 
     def _on_failure(self, error: Exception) -> None:
-        """For subclasses: one of the two above raised. The request goes on."""
+        """One of them raised. The request goes on."""
 
     def _record(self, recorder: Recorder, serial: int, request: "Request") -> None:
         block_size = self._manager.block_pool.hash_block_size
@@ -253,17 +292,15 @@ class EvictionHooks(Hooks):
             for group in self._cached_groups
         ]
 
-    def step(self, now: float) -> None:
-        super().step(now)
+    def _on_step(self, now: float) -> None:
         self.queue.advance(now)
         if self.queue.failure and not self.stopped:
             self._report_failure(self.queue.failure, "LRU order")
 
-    def reset(self) -> None:
+    def _on_reset(self) -> None:
         self.queue.sync()
 
-    def shutdown(self) -> None:
-        super().shutdown()
+    def _on_shutdown(self) -> None:
         # Not when another policy took over: that has learnt nothing.
         if self.state_file is not None and self.queue.model():
             save_state(self.queue, self.policy, self.state_file)
@@ -308,8 +345,8 @@ class EvictionHooks(Hooks):
             self._now,
         )
 
-    def make_stats(self) -> dict[str, Any]:
-        """What happened since the last call, for `SchedulerStats`.
+    def _stats(self) -> dict[str, Any]:
+        """What happened since the last call.
 
         Returns:
             `policy`: the one that is live. `evictions`: blocks whose content was
