@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -88,7 +89,7 @@ def journal() -> Iterator[_Journal]:
     handler = _Journal()
     loggers = [
         logging.getLogger(f"vllm.v1.core.eviction.{name}")
-        for name in ("adaptive", "hooks", "attach")
+        for name in ("adaptive", "decision_log", "hooks", "attach")
     ]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -311,6 +312,22 @@ def test_kill_ends_a_switch_and_a_pin() -> None:
     assert engine.control(STATUS)["live"] == "lru"
 
 
+def test_a_pin_that_fails_stops_the_manager_and_not_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = adaptive()
+    engine.serve(5)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no such order")
+
+    monkeypatch.setattr(type(engine.hooks.queue), "continue_hand_over", fail)
+    status = engine.control(S3FIFO)
+    assert (status["live"], status["switching_to"]) == ("lru", None)
+    assert "no such order" in status["failure"] and status["pinned"] is None
+    engine.serve(5)
+
+
 def test_kill_under_lru_changes_nothing() -> None:
     engine = Engine()
     engine.serve(5)
@@ -380,6 +397,7 @@ def client_of(*engines: Engine) -> TestClient:
         method: str, command: dict[str, Any]
     ) -> list[dict[str, Any]]:
         assert method == "eviction_control"
+        command = msgspec.msgpack.decode(msgspec.msgpack.encode(command))
         return [engine.control(command) for engine in engines]
 
     app = FastAPI()
@@ -431,3 +449,18 @@ def test_a_refusal_says_which_rank_it_is_from() -> None:
     answer = client_of(adaptive(), Engine()).post("/eviction", json=S3FIFO)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("Engine 1: Cannot pin")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"action": 18446744073709551616}',
+        b'{"action": "pin", "policy": "\\ud800"}',
+        b'{"action": ' + b"[" * 800 + b"]" * 800 + b"}",
+    ],
+)
+def test_a_body_that_cannot_be_passed_on_is_refused(body: bytes) -> None:
+    """JSON says more than what the engine cores are told things in."""
+    client = client_of(adaptive())
+    assert client.post("/eviction", content=body).status_code == 400
+    assert client.get("/eviction").status_code == 200

@@ -8,6 +8,7 @@ Part of the server's development mode (`VLLM_SERVER_DEV_MODE=1`), like upstream'
 
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 
@@ -39,14 +40,21 @@ async def control(raw_request: Request) -> JSONResponse:
     `{"action": "kill"}`: LRU order from now on, until the engine restarts.
     """
     try:
-        command = await raw_request.json()
+        body = await raw_request.json()
     except (ValueError, RecursionError):
-        command = None
-    if not isinstance(command, dict):
+        body = None
+    if not isinstance(body, dict):
         raise HTTPException(
             status_code=400,
             detail='The body must be a JSON object, such as {"action": "release"}.',
         )
+    command = {key: body[key] for key in ("action", "policy") if key in body}
+    try:  # as it is sent to the engine cores, which cannot say all that JSON can
+        msgspec.msgpack.encode(command)
+    except (ValueError, OverflowError, RecursionError):
+        raise HTTPException(
+            status_code=400, detail="`action` and `policy` must be names."
+        ) from None
     return await _control(raw_request, command)
 
 
