@@ -126,6 +126,20 @@ def test_out_of_range_or_of_another_type(name: str, value: Any, allowed: str):
 
 
 @pytest.mark.parametrize(
+    ("config", "allowed"),
+    [
+        ({"errors": -1}, "a number, at least 0"),
+        ({"errors": "1"}, "a number, at least 0"),
+        ({"rule": "new"}, "one of discounted, window, paper"),
+    ],
+)
+def test_what_is_none_by_default(config: dict[str, Any], allowed: str):
+    ((name, value),) = config.items()
+    said = complaint("adaptive", config)
+    assert said == f"eviction_config.{name} is {value!r}: must be {allowed}."
+
+
+@pytest.mark.parametrize(
     ("config", "said"),
     [
         ({"depth": 9}, "is 9: must be a whole number, at least 2 and less than 9."),

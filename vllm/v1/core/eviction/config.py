@@ -12,7 +12,16 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    NoReturn,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import TypeAdapter, ValidationError
@@ -309,6 +318,9 @@ def _unknown_parameter(policy: str, key: str, names: list[str]) -> str:
 
 def _allowed(hint: Any) -> str:
     """Put a type hint into words: ``a number, more than 0 and less than 1``."""
+    if get_origin(hint) in (Union, UnionType):
+        arms = [arm for arm in get_args(hint) if arm is not NoneType]  # the default
+        return " or ".join(map(_allowed, arms))
     literals = [arm for arm in (hint, *get_args(hint)) if get_origin(arm) is Literal]
     if literals:
         return "one of " + ", ".join(map(str, get_args(literals[0])))
