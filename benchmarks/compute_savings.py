@@ -29,8 +29,8 @@ POOLS = (24, 48, 96)  # GiB
 TOKENS = 16_384 * 16  # of the smallest
 AT_ONCE = Service(base=0.0, prefill_rate=1e12, decode_seconds=0.0)
 POLICIES = (
-    "lru,session-lru,random-compute,partial-compute,partial-compute:chunk=512,"
-    "belady,belady-compute"
+    "lru,session-lru,random-compute,partial-compute:chunk=32,"
+    "partial-compute:chunk=512,belady,belady-compute"
 )
 
 

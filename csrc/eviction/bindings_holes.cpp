@@ -41,6 +41,7 @@ void bind_holes(nb::module_& module) {
           "cost"_a, "block_size"_a, "budget"_a, "step"_a,
           "`budget`: tokens that a step of prefill computes. `step`: what a further one costs, in tokens at depth "
           "zero.")
+      .def_ro("budget", &HoleRule::budget, "Blocks that a step of prefill computes at most.")
       .def("runs", &runs_of, "cached"_a, "prefix"_a, "length"_a,
            "Pairs of first block and end. `cached`: a byte for each block that may be reused, 0 where it is not "
            "cached. `prefix`: blocks of the cached prefix. `length`: blocks of the prompt.");

@@ -139,6 +139,15 @@ def test_what_is_none_by_default(config: dict[str, Any], allowed: str):
     assert said == f"eviction_config.{name} is {value!r}: must be {allowed}."
 
 
+@pytest.mark.parametrize("value", [0, -1, 1_000_001, 4.5, "4", True])
+def test_a_chunk_is_a_number_of_blocks(value: Any):
+    said = complaint("partial-compute", {"chunk": value})
+    assert said == (
+        f"eviction_config.chunk is {value!r}: must be a whole number, "
+        "at least 1 and at most 1000000."
+    )
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

@@ -14,6 +14,7 @@ from vllm.v1.core.eviction.recompute_cost import UNCALIBRATED_STEP
 
 LENGTH = 20
 OFF = Service(hole_filling="off")
+CHUNK_OF_8 = {"name": "partial-compute", "chunk": 8}
 COLUMNS = (
     "holes",
     "hole_blocks",
@@ -57,6 +58,27 @@ def test_chunks_make_fewer_and_longer_holes_than_blocks():
     _, chunks = replayed("partial-compute:chunk=8", capacity=190)
     assert chunks["holes_mean"] < blocks["holes_mean"]
     assert chunks["hole_length"] > blocks["hole_length"]
+
+
+def test_a_chunk_is_what_a_step_of_prefill_computes_unless_it_is_given():
+    step = Service(prefill_budget=8 * BLOCK)
+    by_default, _ = replayed("partial-compute", step, 190)
+    assert by_default == replayed("partial-compute:chunk=8", step, 190)[0]
+    assert by_default != replayed("partial-compute:chunk=4", step, 190)[0]
+    candidates = [["partial-compute", "lru"], [CHUNK_OF_8, "lru"]]
+    for rule in ("discounted", "paper"):
+        default, given = (
+            run_one(
+                in_turn(40),
+                190,
+                LabPolicy("adaptive", "adaptive", {"candidates": each, "rule": rule}),
+                None,
+                LINEAR,
+                step,
+            )
+            for each in candidates
+        )
+        assert default == given and default.decisions
 
 
 def test_the_columns_are_of_each_request():

@@ -47,7 +47,7 @@ class PartialCompute final : public Policy {
  public:
   struct Config {
     std::uint32_t samples = 16;
-    std::uint32_t chunk = 32;  // blocks
+    std::uint32_t chunk = 32;  // blocks; best is what a step of prefill computes
     double small_ratio = 0.0;  // of the evictable blocks, [0, 1)
     std::uint32_t seed = 0;
   };

@@ -44,9 +44,9 @@ class Candidate:
     name: str
     config: dict[str, Any] = field(default_factory=dict)
 
-    def native(self) -> tuple[str, dict[str, float]]:
-        """What the C++ core makes it from."""
-        return self.name, native_parameters(self.name, self.config)
+    def native(self, holes: HoleRule | None = None) -> tuple[str, dict[str, float]]:
+        """What the C++ core makes it from, for a pool that fills holes so."""
+        return self.name, native_parameters(self.name, self.config, holes)
 
 
 @dataclass
@@ -169,10 +169,11 @@ def replay_adaptive(
     start = float(trace.arrivals[0]) if len(trace) else 0.0
     rule = make_rule(len(candidates), start)
     simulator = _simulator(trace, num_blocks, candidates[0], service, cost, holes)
+    natives = [candidate.native(holes) for candidate in candidates]
     shadows = ShadowSet(
         num_blocks,
         trace.block_size,
-        [candidate.native() for candidate in candidates],
+        natives,
         cost=cost.native(),
         holes=holes,
     )
@@ -180,7 +181,7 @@ def replay_adaptive(
         shadows.number_keys(trace.last_key)
     simulator.attach(shadows)
     since = CountsSince()
-    window = _WindowReplay(trace, candidates) if rule.reads_replay else None
+    window = _WindowReplay(trace, natives) if rule.reads_replay else None
     live = 0
     switches: list[tuple[float, str]] = []
     decisions = []
@@ -217,7 +218,9 @@ def replay_adaptive(
 class _WindowReplay:
     """What WAKMan counts at a boundary: a cold replay of the window's hashes."""
 
-    def __init__(self, trace: Trace, candidates: Sequence[Candidate]):
+    def __init__(
+        self, trace: Trace, candidates: Sequence[tuple[str, dict[str, float]]]
+    ):
         self._trace = trace
         self._candidates = candidates
         self._blocks = trace.prompt_blocks
@@ -239,8 +242,7 @@ class _WindowReplay:
         free = (totals["free_blocks"] - self._free_blocks) / (last - first)
         self._requests, self._free_blocks = last, totals["free_blocks"]
         hits = []
-        for candidate in self._candidates:
-            name, parameters = candidate.native()
+        for name, parameters in self._candidates:
             policy = make_policy(name, max(1, int(free)), parameters)
             hits.append(unpinned_hits(keys, policy))
         return Counts(len(keys), tuple(hits))
@@ -281,7 +283,7 @@ def _simulator(
     cost: CostModel,
     holes: HoleRule | None,
 ) -> Simulator:
-    parameters = parse_config(policy.name, policy.config)
+    parameters = parse_config(policy.name, policy.config, holes)
     return Simulator(
         trace.arrivals,
         trace.prompt_tokens,

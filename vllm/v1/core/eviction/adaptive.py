@@ -64,22 +64,23 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
     candidates = resolve_candidates(config.candidates)
     window = cache_config.eviction_window
     cost = prefill_cost(scheduler.vllm_config).cost
+    holes = None if manager.hole_filler is None else manager.hole_filler.rule
     host = ShadowHost(
         num_blocks=pool.num_gpu_blocks - 1,  # all but the null block
         block_size=block_size,
         candidates=[
-            (candidate.name, native_parameters(candidate.name, candidate.config))
+            (candidate.name, native_parameters(candidate.name, candidate.config, holes))
             for candidate in candidates
         ],
         windows=windows,
-        holes=None if manager.hole_filler is None else manager.hole_filler.rule,
+        holes=holes,
         threaded=config.threaded,
         record_window=resolve_rule(config, window) == "paper",
         cost=cost,
     )
     first = candidates[0]
     policy = get_policy(first.name).make(
-        pool.num_gpu_blocks, parse_config(first.name, first.config)
+        pool.num_gpu_blocks, parse_config(first.name, first.config, holes)
     )
     queue = PolicyFreeQueue(pool, policy, cost=cost)
     queue.attach(host)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Any,
     Literal,
     NoReturn,
@@ -31,6 +32,7 @@ from vllm.v1.core.eviction.adaptive_config import (
     resolve_candidates,
     resolve_rule,
 )
+from vllm.v1.core.eviction.parameters import PartialComputeConfig
 from vllm.v1.core.eviction.registry import (
     DEFAULT_POLICY,
     MANAGER,
@@ -40,16 +42,23 @@ from vllm.v1.core.eviction.registry import (
     policy_names,
 )
 
+if TYPE_CHECKING:
+    from vllm._eviction_C import HoleRule
+
 HOLE_FILLING = ("auto", "off", "require")
 """Values of `--hole-filling`, the default first."""
 
 
-def parse_config(policy: str, config: dict[str, Any]) -> Any:
+def parse_config(
+    policy: str, config: dict[str, Any], holes: "HoleRule | None" = None
+) -> Any:
     """Build the typed parameters of a policy.
 
     Args:
         policy: A registered name.
         config: Parameter names to values, as in `--eviction-config`.
+        holes: How the pool that it is for fills them, if it does; for defaults that
+            depend on it.
 
     Returns:
         An instance of the policy's own dataclass.
@@ -84,7 +93,10 @@ def parse_config(policy: str, config: dict[str, Any]) -> Any:
             raise ValueError(
                 f"Eviction policy {policy!r} needs eviction_config.{field.name}."
             )
-    return config_class(**values)
+    parameters = config_class(**values)
+    if holes is not None and isinstance(parameters, PartialComputeConfig):
+        parameters.chunk = parameters.chunk or holes.budget
+    return parameters
 
 
 def validate_eviction(

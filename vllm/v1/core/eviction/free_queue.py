@@ -9,7 +9,7 @@ blocks; here is what is rare or easier said in Python.
 from collections.abc import Iterator
 from typing import Any
 
-from vllm._eviction_C import LiveQueue, Policy, RecomputeCost
+from vllm._eviction_C import HoleRule, LiveQueue, Policy, RecomputeCost
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
 
@@ -83,6 +83,7 @@ def install(
     *,
     replace_lru: bool = False,
     cost: RecomputeCost | None = None,
+    holes: HoleRule | None = None,
 ) -> PolicyFreeQueue | None:
     """Put a policy in the place of a pool's free queue.
 
@@ -93,6 +94,7 @@ def install(
         replace_lru: Also for `lru`, whose queue otherwise stays upstream's own
             object; the C++ LRU chooses the same blocks.
         cost: As of `PolicyFreeQueue`.
+        holes: As of `parse_config`.
 
     Returns:
         The new queue, or None where the pool keeps upstream's: under `lru`, and
@@ -102,7 +104,7 @@ def install(
         ValueError: The name or the parameters are not valid.
 
     """
-    parameters = parse_config(policy_name, config or {})
+    parameters = parse_config(policy_name, config or {}, holes)
     is_lru = policy_name == DEFAULT_POLICY
     if not block_pool.enable_caching or (is_lru and not replace_lru):
         return None

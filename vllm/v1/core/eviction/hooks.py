@@ -51,7 +51,9 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
     cached_groups(manager)  # raises, if it does, before anything has changed
     # Also where the policy does not weigh it: what was saved is counted by it.
     cost = prefill_cost(scheduler.vllm_config).cost
-    queue = install(manager.block_pool, name, config, cost=cost)
+    filler = manager.hole_filler
+    holes = None if filler is None else filler.rule
+    queue = install(manager.block_pool, name, config, cost=cost, holes=holes)
     assert queue is not None
     logger.info(
         "Prefix cache eviction policy: %s %s, %d blocks, %.1f MiB of metadata.",

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """The parameters of the policies in C++: a dataclass each, with ranges and defaults.
 
-The defaults are those of `csrc/eviction/policies`; a test holds the two together.
+The defaults are those of `csrc/eviction/policies`; a test holds the two together. None
+leaves it to the core.
 """
 
 from dataclasses import dataclass
@@ -188,9 +189,10 @@ class PartialComputeConfig:
 
     samples: Annotated[int, Interval(ge=1, le=1024)] = 16
     """Nodes that are drawn, of which the cheapest gives a chunk of blocks."""
-    chunk: Annotated[int, Interval(ge=1, le=1_000_000)] = 32
-    """Blocks that a node gives at once, from its beginning: the token budget of a
-    scheduler step over the block size."""
+    chunk: Annotated[int, Interval(ge=1, le=1_000_000)] | None = None
+    """Blocks that a node gives at once, from its beginning. By default as many as a
+    step of prefill computes, where holes are filled, so that filling one is one step;
+    else 32."""
     small_ratio: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     """Share of the evictable blocks that those never hit may hold before they are
     evicted from, first in, first out; costs count among the others only. With 0 they

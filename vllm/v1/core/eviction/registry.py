@@ -35,7 +35,7 @@ from vllm.v1.core.eviction.parameters import (
 from vllm.v1.core.eviction.policy import EvictionPolicy, NoConfig
 
 if TYPE_CHECKING:
-    from vllm._eviction_C import Policy
+    from vllm._eviction_C import HoleRule, Policy
 
 # Not vllm.logger: this module is imported before vLLM configures logging.
 logger = logging.getLogger(__name__)
@@ -312,17 +312,20 @@ def get_policy(name: str) -> PolicySpec:
     )
 
 
-def native_parameters(name: str, config: dict[str, Any]) -> dict[str, float]:
+def native_parameters(
+    name: str, config: dict[str, Any], holes: "HoleRule | None" = None
+) -> dict[str, float]:
     """Parameters of a native policy as the C++ core takes them, defaults included.
 
     Args:
         name: A native policy.
         config: As in `--eviction-config`.
+        holes: As of `parse_config`.
 
     """
     from vllm.v1.core.eviction.config import parse_config
 
-    return _numbers(parse_config(name, config))
+    return _numbers(parse_config(name, config, holes))
 
 
 def _numbers(parameters: Any) -> dict[str, float]:
@@ -330,6 +333,7 @@ def _numbers(parameters: Any) -> dict[str, float]:
         key: float(value)
         for key, value in asdict(parameters).items()
         if key not in ("cost_file", "state_file")  # read in Python
+        and value is not None
     }
 
 
