@@ -115,6 +115,12 @@ class LivePolicy:
     def bytes(self) -> int:
         return self.queue.bytes
 
+    def model(self) -> list[float]:
+        return self.queue.model()
+
+    def load_model(self, model: list[float]) -> bool:
+        return self.queue.load_model(model)
+
     # ---- Observer. ----
 
     def admit(
