@@ -37,6 +37,13 @@ def request(
     }
 
 
+def runs(of_ids: list[list[int]]) -> dict[str, Any]:
+    """A request of Mooncake's format whose ids are in runs."""
+    line = request(0, 17, [])
+    del line["hash_ids"]
+    return {**line, "hash_runs": of_ids}
+
+
 def read(path: Path, block_size: int | None = None, **more: Any) -> Trace:
     return load_trace(path, Reading(block_size, **more)).trace
 
@@ -112,6 +119,16 @@ def test_compressed_files_are_read_as_they_are(tmp_path: Path, name: str) -> Non
     assert read(path, 16).infinite_hit_rate() == 0.25
 
 
+@pytest.mark.parametrize("name", ["trace.jsonl.gz", "trace.jsonl.zst"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, *(request(at, 32, [1, at]) for at in range(99)), name=name)
+    packed = path.read_bytes()
+    for damaged in (b"no archive" + packed, packed[:99] + bytes(9) + packed[108:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{name}(: cannot be read|, line)"):
+            read(path, 16)
+
+
 def test_an_empty_file_holds_no_request(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trace.jsonl: holds no request"):
         read(write(tmp_path))
@@ -132,6 +149,62 @@ def test_a_bad_line_is_named(tmp_path: Path, bad: dict[str, Any], why: str) -> N
     with pytest.raises(ValueError, match=f"trace.jsonl, line 2: .*{why}") as error:
         read(path, 16)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (request(0, 16, [1], 2**32), "must be 4,294,967,295 tokens together"),
+        (request(0, 16, [1], 2**30), "an answer has 1,073,741,824 tokens"),
+        (request(0, 32, [1.5, 2]), "block ids must be whole numbers"),
+        (request(0, 32, [1, 2**63]), "block ids must be whole numbers"),
+        (request(0, 32, [[1], [2]]), "block ids must be whole numbers"),
+        (runs([[0, 10**15]]), "a run has 1,000,000,000,000,000 block ids"),
+        (runs([[0, -3]]), "a run has -3 block ids"),
+    ],
+)
+def test_figures_that_cannot_be_are_named_and_can_be_skipped(
+    tmp_path: Path, bad: dict[str, Any], why: str
+) -> None:
+    good = runs([[1, 1]]) if "hash_runs" in bad else request(0, 17, [1, 2])
+    path = write(tmp_path, good, bad, good)
+    with pytest.raises(ValueError, match=f"trace.jsonl, line 2: .*{why}"):
+        read(path)
+    skipped = load_trace(path, Reading(skip_bad_lines=True))
+    assert len(skipped.bad_lines) == 1
+    assert skipped.trace.output_tokens.tolist() == [1, 1]
+
+
+def test_a_line_of_other_bytes_or_too_deep_is_named_and_can_be_skipped(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, request(0, 17, [1, 2]))
+    for bad in (b"\xff\xfe\x00{", b"[" * 100_000):
+        path.write_bytes(path.read_bytes().splitlines()[0] + b"\n" + bad + b"\n")
+        with pytest.raises(ValueError, match=r"trace.jsonl, line 2: "):
+            read(path)
+        assert len(read(path, skip_bad_lines=True)) == 1
+
+
+@pytest.mark.parametrize("tokens_per_id", [16, 512])
+def test_prompts_too_short_to_tell_the_blocks_are_read_by_the_others(
+    tmp_path: Path, tokens_per_id: int
+) -> None:
+    """Mooncake's format names no block size; one of 16 tokens has one id in both."""
+    short = [request(0, 16, [3]), request(1, 5, [4])]
+    long = request(2, tokens_per_id + 1, [3, 9])
+    for lines in ([*short, long], [long, *(each | {"timestamp": 3} for each in short)]):
+        trace = read(write(tmp_path, *lines), 16)
+        assert trace.prompt_tokens.tolist() == [line["input_length"] for line in lines]
+        at = lines.index(long)
+        first = lines.index(next(line for line in lines if line["hash_ids"] == [3]))
+        assert keys_of(trace, first)[0] == keys_of(trace, at)[0]
+
+
+def test_a_file_of_short_prompts_alone_has_blocks_of_16_tokens(tmp_path: Path) -> None:
+    trace = read(write(tmp_path, request(0, 16, [3]), request(1, 16, [3])))
+    assert trace.block_size == 16
+    assert trace.prompt_blocks.tolist() == [1, 1]
 
 
 def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:

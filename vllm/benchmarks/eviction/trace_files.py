@@ -23,26 +23,42 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 _ANSWERS = np.uint64(1) << np.uint64(62)  # where the numbers of answers' blocks begin
 _MAX_ANSWER_BLOCKS = np.uint64(1) << np.uint64(24)
+_MOST_TOKENS = (1 << 32) - 1  # of prompt and answer, which a trace counts in 32 bits
+_MOST_IDS = 1 << 24  # of a run
 
 
 def lengths_of(prompt: Any, output: Any) -> tuple[int, int]:
     """Tokens in and out, neither negative."""
     if int(prompt) < 0 or int(output) < 0:
         raise ValueError(f"lengths are {prompt} and {output}: must not be negative.")
+    if int(prompt) + int(output) > _MOST_TOKENS:
+        raise ValueError(
+            f"lengths are {prompt} and {output}: must be {_MOST_TOKENS:,} tokens "
+            "together at most."
+        )
     return int(prompt), int(output)
 
 
 def ids_of(request: dict[str, Any]) -> NDArray[np.uint64]:
     """Block ids, written out or as runs."""
     if "hash_runs" in request:
-        runs = [np.arange(first, first + n) for first, n in request["hash_runs"]]
+        runs = []
+        for first, n in request["hash_runs"]:
+            if not 0 <= n <= _MOST_IDS:
+                raise ValueError(
+                    f"a run has {n:,} block ids: must be 0 to {_MOST_IDS:,}."
+                )
+            runs.append(np.arange(first, first + n))
         ids = np.concatenate(runs) if runs else np.zeros(0, dtype=np.int64)
     else:
-        ids = np.array(request["hash_ids"], dtype=np.int64)
+        ids = np.array(request["hash_ids"])
+    if len(ids) and (ids.ndim > 1 or ids.dtype != np.int64):
+        raise ValueError("block ids must be whole numbers, less than 2^63.")
     if len(ids) and ids.min() < 0:
         raise ValueError(f"block id {ids.min()} is negative.")
     return ids.astype(np.uint64)
@@ -59,6 +75,8 @@ def block_keys(
     _, prompt, output, _ = row
     prompt_blocks = prompt // block_size
     blocks = max(prompt_blocks, (prompt + max(output, 1) - 1) // block_size)
+    if blocks - prompt_blocks > _MAX_ANSWER_BLOCKS:
+        raise ValueError(f"an answer has {output:,} tokens: too many.")
     each = tokens_per_id // block_size
     if len(ids) * each < prompt_blocks:
         raise ValueError(f"{len(ids)} block ids do not cover {prompt} tokens.")
@@ -87,8 +105,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbers and text of the lines that are not empty."""
     with path.open("rb") as file:
         if path.suffix == ".zst":
-            import zstandard
-
             decompressor = zstandard.ZstdDecompressor()
             # A recording is a frame of every few seconds.
             stream: Any = decompressor.stream_reader(file, read_across_frames=True)
@@ -96,6 +112,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             stream = gzip.GzipFile(fileobj=file)
         else:
             stream = file
-        for number, line in enumerate(io.TextIOWrapper(stream, "utf-8"), 1):
+        for number, line in enumerate(io.TextIOWrapper(stream, "utf-8", "replace"), 1):
             if line.strip():
                 yield number, line

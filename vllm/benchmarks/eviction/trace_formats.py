@@ -28,7 +28,8 @@ class Request(NamedTuple):
         output: Tokens.
         session: What tells sessions apart; None when nothing does.
         ids: Of the prompt's blocks.
-        tokens_per_id: Tokens that an id stands for.
+        tokens_per_id: Tokens that an id stands for; None where only longer prompts
+            of the file tell.
         parent: Where requests have names instead of sessions, the one before it.
 
     """
@@ -38,7 +39,7 @@ class Request(NamedTuple):
     output: int
     session: str | int | None
     ids: NDArray[np.uint64]
-    tokens_per_id: int
+    tokens_per_id: int | None
     parent: str | int | None = None
 
 
@@ -103,8 +104,11 @@ def _mooncake(line: dict[str, Any], _number: int) -> Iterator[Request]:
     lengths = lengths_of(line["input_length"], line["output_length"])
     ids = ids_of(line)
     # The files of 512 and those of 16 tokens have the same fields. The last id is
-    # of a partial block, so that only one of the two fits a prompt of two ids.
-    size = 16 if len(ids) > -(-lengths[0] // 512) else 512
+    # of a partial block, so that only one of the two fits a prompt of two ids, and
+    # both fit one of 16 tokens.
+    size: int | None = 16 if len(ids) > -(-lengths[0] // 512) else 512
+    if lengths[0] <= 16:
+        size = None
     yield Request(
         float(line["timestamp"]) / 1000, *lengths, line.get("session"), ids, size
     )
@@ -120,7 +124,7 @@ def _dynamo(line: dict[str, Any], _number: int) -> Iterator[Request]:
     yield Request(
         float(request["request_received_ms"]) / 1000,
         *lengths_of(replay["input_length"], request["output_tokens"]),
-        event.get("agent_context", {}).get("session_id"),
+        (event.get("agent_context") or {}).get("session_id"),
         # As many bits as a recording's, which leaves room for the parts of a block.
         hashes >> np.uint64(11),
         int(replay["trace_block_size"]),

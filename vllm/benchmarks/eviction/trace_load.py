@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 from vllm.benchmarks.eviction.trace import Trace
@@ -21,6 +22,17 @@ from vllm.benchmarks.eviction.trace_columns import Columns, Row
 from vllm.benchmarks.eviction.trace_files import block_keys, read_lines
 from vllm.benchmarks.eviction.trace_formats import FORMATS, Format, Request
 from vllm.v1.core.eviction.registry import nearest
+
+_FAULTS = (
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    AttributeError,
+    RecursionError,
+)
+"""What a line that cannot be understood raises."""
+_LARGEST_BLOCK = 1 << 20  # tokens
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,8 @@ class _Loader:
         self._sessions: dict[str | int | None, int] = {}
         self._bad: list[str] = []
         self._size = reading.block_size
+        self._tokens_per_id: int | None = None  # where one line tells it for others
+        self._waiting: list[tuple[int, Any]] = []  # lines to which it is not told yet
         self._last = -np.inf
 
     def load(self) -> Loaded:
@@ -111,18 +125,12 @@ class _Loader:
                     self._take(kind, line, number)
                 except _Fatal:
                     raise
-                except (
-                    KeyError,
-                    TypeError,
-                    ValueError,
-                    OverflowError,
-                    AttributeError,
-                ) as error:
+                except _FAULTS as error:
                     self._bad_line(number, error)
-        except Exception as error:
-            if type(error).__module__.startswith("zstd"):
-                raise ValueError(f"{self._path}: cannot be read: {error}") from None
-            raise
+            if kind is not None and self._waiting:
+                self._told(16, kind)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"{self._path}: cannot be read: {error}") from None
         if kind is None or not len(self._columns):
             skipped = f"; the first fault: {self._bad[0]}" if self._bad else ""
             raise ValueError(f"{self._path}: holds no request{skipped}.")
@@ -168,6 +176,14 @@ class _Loader:
     def _take(self, kind: Format, line: Any, number: int) -> None:
         # A bad turn must not leave half a session.
         requests = list(kind.requests(line, number))
+        if any(each.tokens_per_id is None for each in requests):
+            if self._tokens_per_id is None:
+                self._waiting.append((number, line))
+                return
+            size_told = self._tokens_per_id
+            requests = [each._replace(tokens_per_id=size_told) for each in requests]
+        elif requests and self._tokens_per_id is None:
+            self._told(requests[0].tokens_per_id, kind)
         taken: list[tuple[Row, NDArray[np.uint64]]] = []
         for request in requests:
             at = request.arrival
@@ -179,23 +195,36 @@ class _Loader:
                 )
             row = (at, request.prompt, request.output, self._session(request))
             index = len(self._columns) + len(taken)
-            size = self._block_size(request)
-            keys = block_keys(row, request.ids, index, request.tokens_per_id, size)
+            tokens_per_id = request.tokens_per_id or 0
+            size = self._block_size(tokens_per_id)
+            keys = block_keys(row, request.ids, index, tokens_per_id, size)
             taken.append((row, keys))
         if kind.in_order and taken:
             self._last = taken[-1][0][0]
         for row, keys in taken:
             self._columns.add(row, keys)
 
-    def _block_size(self, request: Request) -> int:
-        if request.tokens_per_id <= 0:
-            raise ValueError(f"blocks of {request.tokens_per_id} tokens.")
+    def _told(self, tokens_per_id: int | None, kind: Format) -> None:
+        """Take the lines that waited to be told what their ids stand for."""
+        self._tokens_per_id = tokens_per_id
+        waiting, self._waiting = self._waiting, []
+        for number, line in waiting:
+            try:
+                self._take(kind, line, number)
+            except _Fatal:
+                raise
+            except _FAULTS as error:
+                self._bad_line(number, error)
+
+    def _block_size(self, tokens_per_id: int) -> int:
+        if not 0 < tokens_per_id <= _LARGEST_BLOCK:
+            raise ValueError(f"blocks of {tokens_per_id:,} tokens.")
         if self._size is None:
-            self._size = request.tokens_per_id
-        if self._size <= 0 or request.tokens_per_id % self._size:
+            self._size = tokens_per_id
+        if self._size <= 0 or tokens_per_id % self._size:
             raise _Fatal(
                 f"{self._path}: --block-size is {self._size}: must divide the "
-                f"{request.tokens_per_id} tokens of the file's blocks."
+                f"{tokens_per_id} tokens of the file's blocks."
             )
         return self._size
 

@@ -36,6 +36,7 @@ class Line:
         session: Number, or -1.
         turn: Within its session, from 0; 0 where there is no session.
         runs: Ids of the prompt's blocks, the partial last one included.
+        index: Of the request, from 0.
 
     """
 
@@ -45,6 +46,7 @@ class Line:
     session: int
     turn: int
     runs: Runs
+    index: int
 
 
 def _ids(runs: Runs) -> list[int]:
@@ -86,7 +88,11 @@ _MOST_TURNS = 1 << 20  # of a session, so that ids of its requests are its own
 
 
 def _bailian(line: Line, _block_size: int) -> dict[str, Any]:
-    chat = line.session * _MOST_TURNS + line.turn
+    # The format has no request without a session: one of none is one of its own. -1 is
+    # nobody's parent.
+    chat = (
+        line.session * _MOST_TURNS + line.turn if line.session >= 0 else -2 - line.index
+    )
     return {
         "chat_id": chat,
         "parent_chat_id": chat - 1 if line.turn else -1,
@@ -114,8 +120,12 @@ WRITERS = {
 """Formats that can be written, by the names by which they are read."""
 
 
-def check_format(name: str, block_size: int) -> None:
+def check_format(name: str, block_size: int | None = None) -> None:
     """Refuse a format that there is not, or that has not these blocks.
+
+    Args:
+        name: Of `WRITERS`.
+        block_size: Tokens, where they are known already.
 
     Raises:
         ValueError: One line.
@@ -128,7 +138,7 @@ def check_format(name: str, block_size: int) -> None:
             f"{nearest(name, names)}"
         )
     sizes = WRITERS[name].block_sizes
-    if sizes and block_size not in sizes:
+    if block_size is not None and sizes and block_size not in sizes:
         allowed = " or ".join(map(str, sizes))
         raise ValueError(
             f"--block-size is {block_size}: blocks of format {name} have {allowed} "
@@ -168,7 +178,7 @@ def write_lines(
 
 def lines_of_requests(requests: Iterable[Request], block_size: int) -> Iterator[Line]:
     """Drawn requests, whose blocks have numbers."""
-    for each in requests:
+    for index, each in enumerate(requests):
         yield Line(
             each.arrival,
             each.prompt_tokens,
@@ -176,6 +186,7 @@ def lines_of_requests(requests: Iterable[Request], block_size: int) -> Iterator[
             each.session.number,
             each.turn,
             each.runs(block_size),
+            index,
         )
 
 
@@ -195,7 +206,7 @@ def lines_of_trace(trace: Trace) -> Iterator[Line]:
         turn = turns.get(session, 0) if session >= 0 else 0
         turns[session] = turn + 1
         arrival, output = float(trace.arrivals[i]), int(trace.output_tokens[i])
-        yield Line(arrival, prompt, output, session, turn, runs)
+        yield Line(arrival, prompt, output, session, turn, runs, i)
 
 
 def _as_runs(ids: list[int]) -> Runs:
