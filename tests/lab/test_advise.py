@@ -179,6 +179,7 @@ def test_less_memory_than_the_longest_request_needs_is_said(lab, write, capsys):
         (["--policies", "adaptive"], "must name a policy"),
         (["--window", "soon"], "--window is soon: must be seconds"),
         (["--slice", "-1"], "--slice is -1"),
+        (["--slice", "1e-9"], "cut into more than 10,000 slices"),
     ],
 )
 def test_a_fault_is_one_line(lab, write, capsys, words, why):

@@ -5,6 +5,8 @@
 import csv
 import json
 import re
+import subprocess
+import sys
 
 import pyarrow.parquet
 import pytest
@@ -99,6 +101,15 @@ def test_describe_names_the_share_of_an_infinite_cache(lab, write, capsys):
         (GOOD, ["--prefill-rate", "0"], "--prefill-rate is 0: must be more than 0"),
         (GOOD, ["--base-seconds", "-1"], "--base-seconds is -1: must be 0 or more"),
         (GOOD, ["--max-running", "0"], "--max-running is 0: must be 1 or more"),
+        (GOOD, ["--max-running", "99999999999999999999"], "at most 1e"),
+        (GOOD, ["--prefill-budget", "99999999999"], "at most 1e"),
+        (GOOD, ["--base-seconds", "inf"], "--base-seconds is inf: must be at most 1e"),
+        (GOOD, ["--decode-seconds", "inf"], "--decode-seconds is inf: .* at most 1e"),
+        (GOOD, ["--prefill-rate", "nan"], "--prefill-rate is nan: must be more than 0"),
+        (GOOD, ["--capacity", "4294967295"], "at most 4,294,967,294"),
+        (GOOD, ["--memory", "inf"], "--memory is inf: must be a number of GiB"),
+        (GOOD, ["--seed", "-1"], "--seed is -1: must be 0 or more"),
+        (GOOD, ["--json", "."], "--json is .: is a folder, must be a file"),
         (GOOD, ["--format", "moon"], "choose from recording, "),
         (GOOD[::-1], [], "line 2: time goes backwards"),
         ([*GOOD, {"timestamp": 9999}], [], "line 3: no 'input_length'"),
@@ -113,6 +124,70 @@ def test_a_fault_is_one_line(lab, write, capsys, lines, words, why):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("vllm bench eviction: error: ")
     assert re.search(why, error), error
+
+
+@pytest.mark.parametrize("command", ["replay", "sweep", "describe", "convert"])
+def test_a_word_that_is_no_argument_is_one_line(lab, write, capsys, command):
+    needed = {"replay": ["--capacity", "9"], "convert": ["-"]}.get(command, [])
+    for words, why in (
+        ([*needed, "--seconds", "many"], "--seconds: invalid float value: 'many'"),
+        ([*needed, "--secs", "3", "5"], "unrecognized arguments: --secs 3 5"),
+    ):
+        with pytest.raises(SystemExit) as status:
+            lab(command, write(*GOOD), *words)
+        assert status.value.code == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert error.startswith(f"vllm bench eviction {command}: error: ")
+        assert why in error
+
+
+def test_no_replay_for_a_file_that_cannot_be_written(lab, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(grid, "run_one", lambda *_: pytest.fail("replayed"))
+    path = write(*GOOD)
+    replay = ["--capacity", "8", "--policies", "lru"]
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    for target in (closed, tmp_path / "none" / "file"):
+        for flag in ("--json", "--csv", "--parquet"):
+            assert lab("replay", path, *replay, flag, target) == 2
+        assert lab("convert", path, target) == 2
+        assert lab("generate", target) == 2
+
+
+@pytest.mark.parametrize("command", ["describe", "convert", "generate"])
+def test_an_interrupt_is_one_line(lab, write, tmp_path, monkeypatch, capsys, command):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    where = f"vllm.benchmarks.eviction.{INTERRUPTIBLE[command]}"
+    monkeypatch.setattr(where, interrupted)
+    words = [write(*GOOD)] if command != "generate" else []
+    if command != "describe":
+        words.append(tmp_path / "new.jsonl")
+    assert lab(command, *words) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "Interrupted."
+
+
+INTERRUPTIBLE = {
+    "describe": "trace_load.block_keys",
+    "convert": "trace_load.block_keys",
+    "generate": "generate.lines_of_requests",
+}
+
+
+def test_who_has_read_enough_of_the_output_is_no_fault(tmp_path):
+    script = (
+        "from vllm.benchmarks.eviction.cli import run;"
+        "raise SystemExit(run(['generate', '-', '--seconds', '600']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.read(1000)
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(60) == 0
+    assert b"rror" not in errors
 
 
 def test_a_missing_file_is_one_line(lab, capsys, tmp_path):
@@ -153,6 +228,12 @@ def test_learnt_tells_a_row_for_each_age(lab, write, tmp_path):
         "plot.hazard.png",
         "plot.index.png",
     }
+
+
+def test_one_policy_at_a_time_tells_what_it_learnt(lab, write, capsys):
+    words = ["--capacity", "8", "--policy", "gittins,lru"]
+    assert lab("learnt", write(*GOOD), *words) == 2
+    assert "--policy is 'gittins,lru': must be one policy" in capsys.readouterr().err
 
 
 def test_a_policy_that_learns_nothing_is_refused(lab, write, capsys):

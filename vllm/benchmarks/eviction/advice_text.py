@@ -201,12 +201,13 @@ def memory(
     )
 
 
-def waiting(result: Result) -> Finding:
+def waiting(result: Result, max_running: int) -> Finding:
     """Say that requests queue."""
     return Finding(
         "waiting",
         f"Requests wait {result.mean_wait:,.1f} s on average for room or for one of "
-        "the 64 places to run in: the traffic is more than the modelled engine serves.",
+        f"the {max_running:,} places to run in: the traffic is more than the modelled "
+        "engine serves.",
         {"mean_wait_s": result.mean_wait},
     )
 

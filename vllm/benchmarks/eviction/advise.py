@@ -156,7 +156,7 @@ def advise(
         )
     )
     if chosen.mean_wait > 1:
-        findings.append(advice_text.waiting(chosen))
+        findings.append(advice_text.waiting(chosen, service.max_running))
     replayed["belady"] = belady
     return Advice(
         choice.policy,

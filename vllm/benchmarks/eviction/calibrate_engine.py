@@ -34,7 +34,7 @@ from vllm.benchmarks.eviction.prefill_law import (
     attention_of,
     fit,
 )
-from vllm.benchmarks.eviction.tables import check_outputs, write_table
+from vllm.benchmarks.eviction.tables import check_file, check_outputs, write_table
 from vllm.v1.core.eviction.cost_file import Calibration, write_calibration
 from vllm.v1.core.eviction.model_flops import LoadedConfig, flops_of
 
@@ -73,11 +73,8 @@ def calibrate_file(args: argparse.Namespace) -> None:
     """
     if args.repeats < 1:
         raise ValueError(f"--repeats is {args.repeats}: must be 1 or more.")
-    out = args.out or f"{Path(args.model).name}.cost.json"
-    if not Path(out).absolute().parent.is_dir():
-        raise ValueError(f"--out is {out}: its folder does not exist.")
-    if Path(out).is_dir():
-        raise ValueError(f"--out is {out}: is a folder, must be a file.")
+    out = args.out or f"{Path(os.path.abspath(args.model)).name}.cost.json"
+    check_file("--out", out)
     check_outputs(args)
     with _quiet():
         engine, attention = _checked(_engine_args(args))

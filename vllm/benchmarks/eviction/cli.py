@@ -7,13 +7,19 @@ computed, and its status is 130.
 """
 
 import argparse
-from typing import Any
+import os
+import sys
+from typing import Any, NoReturn
 
 from vllm.benchmarks.eviction.generate_args import add_generate_args
 
+INTERRUPTED = 130
+"""Exit status, as a shell's after Ctrl-C."""
+
 
 class _LabParser(argparse.ArgumentParser):
-    """Can leave the words that it does not know, as `engine_words`, to the engine."""
+    """A command's. Can leave the words that it does not know, as `engine_words`, to the
+    engine; else they are a fault, which is told without a page of usage before it."""
 
     leaves_words = False
 
@@ -21,7 +27,13 @@ class _LabParser(argparse.ArgumentParser):
         found, words = super().parse_known_args(args, namespace)
         if self.leaves_words:
             found.engine_words, words = words, []
+        elif words:
+            self.error(f"unrecognized arguments: {' '.join(words)}")
         return found, words
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        raise SystemExit(2)
 
 
 def add_cli_args(parser: argparse.ArgumentParser) -> None:
@@ -308,6 +320,15 @@ def main(args: argparse.Namespace) -> int:
 
     try:
         return COMMANDS[args.lab_command](args)
+    except BrokenPipeError:
+        # Who reads standard output has seen enough; Python must not write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         print_fault(str(error))
-        return 2
+    except MemoryError as error:
+        print_fault(f"there is not so much memory: {error}")
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    return 2

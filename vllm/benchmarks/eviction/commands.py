@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from vllm.benchmarks.eviction.cli import INTERRUPTED
 from vllm.benchmarks.eviction.policy_list import (
     ORACLES,
     PEERS,
@@ -22,8 +23,8 @@ from vllm.benchmarks.eviction.policy_list import (
 )
 from vllm.v1.core.eviction.registry import get_policy, policy_names
 
-INTERRUPTED = 130
-"""Exit status, as a shell's after Ctrl-C."""
+MOST_BLOCKS = (1 << 32) - 2
+"""Of a pool: the core counts in 32 bits, and one of the numbers means none."""
 
 
 def print_fault(text: str) -> None:
@@ -254,7 +255,10 @@ def _learnt(args: argparse.Namespace) -> int:
     capacities = _capacities(args.capacity)
     if len(capacities) > 1:
         raise ValueError(f"--capacity is {args.capacity!r}: must be one number.")
-    (policy,) = parse_policies(args.policy)
+    policies = parse_policies(args.policy)
+    if len(policies) > 1:
+        raise ValueError(f"--policy is {args.policy!r}: must be one policy.")
+    (policy,) = policies
     check_outputs(args)
     check_plot(args.plot)
     trace = _load(args)
@@ -334,12 +338,16 @@ def _defaults(config: type) -> dict[str, Any]:
 
 
 def _convert(args: argparse.Namespace) -> int:
+    from vllm.benchmarks.eviction.tables import check_file
     from vllm.benchmarks.eviction.trace_write import (
         check_format,
         lines_of_trace,
         write_lines,
     )
 
+    check_format(args.to)
+    if args.output != "-":
+        check_file("output", args.output)
     trace = _load(args)
     check_format(args.to, trace.block_size)
     write_lines(lines_of_trace(trace), args.output, args.to, trace.block_size)
@@ -361,6 +369,10 @@ def _load(args: argparse.Namespace) -> Any:
         if value is not None and not value > 0:
             name = flag.replace("_", "-")
             raise ValueError(f"--{name} is {value:g}: must be more than 0.")
+    if args.memory == float("inf"):
+        raise ValueError("--memory is inf: must be a number of GiB.")
+    if args.seed < 0:
+        raise ValueError(f"--seed is {args.seed}: must be 0 or more.")
     loaded = load_trace(
         args.trace,
         Reading(
@@ -393,10 +405,10 @@ def _load(args: argparse.Namespace) -> Any:
 def _capacities(text: str) -> list[int]:
     capacities = []
     for word in text.split(","):
-        if not word.strip().isdecimal() or int(word) == 0:
+        if not word.strip().isdecimal() or not 0 < int(word) <= MOST_BLOCKS:
             raise ValueError(
                 f"--capacity has {word.strip()!r}: must be whole numbers of blocks, "
-                "more than 0, separated by commas."
+                f"more than 0 and at most {MOST_BLOCKS:,}, separated by commas."
             )
         capacities.append(int(word))
     return list(dict.fromkeys(capacities))

@@ -44,21 +44,25 @@ class Service:
     hole_step: float | None = None
 
     def __post_init__(self) -> None:
-        for name, least, exclusive in (
-            ("base", 0, False),
-            ("prefill_rate", 0, True),
-            ("decode_seconds", 0, False),
-            ("max_running", 1, False),
-            ("prefill_budget", 1, False),
-            ("hole_step", 0, False),
+        for name, least, exclusive, most in (
+            ("base", 0, False, _LONGEST),
+            ("prefill_rate", 0, True, _MANY),
+            ("decode_seconds", 0, False, _LONGEST),
+            ("max_running", 1, False, _COUNTED),
+            ("prefill_budget", 1, False, _COUNTED),
+            ("hole_step", 0, False, _MANY),
         ):
             value = getattr(self, name)
             if value is None:
                 continue
             if not (value > least if exclusive else value >= least):
                 bound = "more than 0" if exclusive else f"{least} or more"
-                flag = _FLAGS.get(name, name).replace("_", "-")
-                raise ValueError(f"--{flag} is {value:g}: must be {bound}.")
+            elif value > most:
+                bound = f"at most {most:g}"
+            else:
+                continue
+            flag = _FLAGS.get(name, name).replace("_", "-")
+            raise ValueError(f"--{flag} is {value:g}: must be {bound}.")
 
     def native(self) -> "ServiceModel":
         """What the simulator takes."""
@@ -85,3 +89,6 @@ class Service:
 
 
 _FLAGS = {"base": "base_seconds"}
+_LONGEST = 1e6  # seconds; a request that never ends would be replayed for ever
+_COUNTED = 1_000_000_000  # the core counts in 32 bits
+_MANY = 1e15

@@ -17,6 +17,7 @@ from vllm.benchmarks.eviction.trace import Trace
 
 _WIDTHS = (1, 5, 10, 30, 60, 150, 300, 600, 900, 1800, 3600)
 _SLICES = 24
+_MOST_SLICES = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,19 @@ def cut(trace: Trace, width: float | None = None) -> Slices:
         width: Seconds; by default such that there are about 24 slices, and no
             longer than an hour.
 
+    Raises:
+        ValueError: They would be more than anybody reads; one line.
+
     """
+    last = float(trace.arrivals[-1])
     if width is None:
-        ideal = float(trace.arrivals[-1]) / _SLICES
-        width = next((each for each in _WIDTHS if each >= ideal), _WIDTHS[-1])
+        width = next((each for each in _WIDTHS if each >= last / _SLICES), _WIDTHS[-1])
+        width = max(width, last / _MOST_SLICES * 2)
+    if last / width >= _MOST_SLICES:
+        raise ValueError(
+            f"--slice is {width:g}: the trace has {last:,.0f} s, and would be cut into "
+            f"more than {_MOST_SLICES:,} slices."
+        )
     of_request = (trace.arrivals // width).astype(np.int64)
     requests = np.bincount(of_request)
     blocks = np.bincount(of_request, trace.prompt_blocks).astype(np.int64)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vllm.benchmarks.eviction.tables import check_file
+
 _SUFFIXES = (".png", ".pdf", ".svg")
 
 
@@ -21,8 +23,7 @@ def check_plot(path: str | None) -> None:
         return
     if Path(path).suffix not in _SUFFIXES:
         raise ValueError(f"--plot is {path}: must end in {', '.join(_SUFFIXES)}.")
-    if not Path(path).absolute().parent.is_dir():
-        raise ValueError(f"--plot is {path}: its folder does not exist.")
+    check_file("--plot", path)
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError(
             "--plot needs matplotlib: pip install -r requirements/bench.txt."

@@ -9,6 +9,7 @@ import argparse
 import csv
 import importlib.util
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Collection, Sequence
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
+def check_file(flag: str, path: str | Path) -> None:
+    """Fail before the work, not after it, where a file cannot be written.
+
+    Args:
+        flag: That names the file.
+        path: The file, which need not exist.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    target = Path(path).absolute()
+    if target.is_dir():
+        raise ValueError(f"{flag} is {path}: is a folder, must be a file.")
+    if not target.parent.is_dir():
+        raise ValueError(f"{flag} is {path}: its folder does not exist.")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ValueError(f"{flag} is {path}: cannot be written.")
+
+
 def check_outputs(args: argparse.Namespace) -> None:
     """Fail before the work, not after it, where an output cannot be written.
 
@@ -31,8 +52,8 @@ def check_outputs(args: argparse.Namespace) -> None:
     """
     for flag in ("json", "csv", "parquet"):
         path = getattr(args, flag, None)
-        if path and path != "-" and not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"--{flag} is {path}: its folder does not exist.")
+        if path and path != "-":
+            check_file(f"--{flag}", path)
     parquet = getattr(args, "parquet", None)
     if parquet == "-":
         raise ValueError("--parquet is -: must be a file.")
