@@ -8,7 +8,7 @@ The traffic in the file is that of the benchmarks, block by block.
 import json
 import re
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import islice
 
 import numpy as np
@@ -112,6 +112,19 @@ def test_shares_are_of_requests(mix):
     # Chats are cut off by the end: an hour's has lost 4 %.
     for kind, share in enumerate((mix.single, mix.chat, mix.agent), 1):
         assert 100 * turns[kind] / total == pytest.approx(share, abs=4)
+
+
+@pytest.mark.parametrize("max_turns", [1, 3, 400])
+def test_the_rate_is_kept_where_turns_are_cut(max_turns):
+    workload = replace(P1.workload, max_turns=max_turns, chat_gap=0.0)
+    mean = len(list(stream(workload, constant(Mix(0, 100, 0), 7200.0)))) / 7200
+    assert mean == pytest.approx(P1.workload.rate, rel=0.05)
+
+
+def test_sessions_of_which_none_begins_are_no_endless_search():
+    workload = replace(P1.workload, single_input=1e9, single_input_sigma=0.0)
+    with pytest.raises(ValueError, match="--max-tokens is 16384: no session begins"):
+        list(stream_concurrent(workload, Mix(100, 0, 0), 3, 2))
 
 
 def test_drawing_goes_no_further_than_is_asked_for():
@@ -250,7 +263,19 @@ def test_schedules(words, expected):
         (["--chat-turns", "0.5"], "--chat-turns is 0.5: must be 1 or more"),
         (["--rate", "nan"], "--rate is nan: must be more than 0"),
         (["--max-tokens", "900"], "--max-tokens is 900: must be more than the system"),
+        (
+            ["--max-tokens", "3000", "--shares", "0,0,100"],
+            "--max-tokens is 3000: must be more than .* turn of agents, 3162 tokens",
+        ),
+        (
+            ["--single-input", "99999", "--shares", "100,0,0"],
+            "of single turns, 101149 tokens",
+        ),
         (["--scale-lengths", "0"], "--scale-lengths is 0"),
+        (["--scale-lengths", "1e-9"], "--max-tokens is 2: must be more than the first"),
+        (["--scale-lengths", "inf"], "--scale-lengths is inf: must be more than 0"),
+        (["--scale-lengths", "1e9"], "1e.09: then max_tokens is .* at most"),
+        (["--shares", "nan,50,50"], "--shares nan,50,50 sum to nan"),
         (["--format", "bailan"], "Cannot write format 'bailan'.* mean 'bailian'"),
         (["--block-size", "32"], "blocks of format mooncake have 16 or 512"),
         (["--seed", "-1"], "--seed is -1"),
@@ -291,6 +316,36 @@ def test_a_trace_can_be_converted_to_any_format(lab, tmp_path):
         loaded = load_trace(converted)
         assert loaded.format == name
         assert prompt_blocks(loaded.trace) == expected
+
+
+def test_a_trace_without_sessions_has_none_that_a_format_made_up(lab, write, tmp_path):
+    """Bailian's names a session in each line."""
+    lines = [
+        {"timestamp": at, "input_length": 20, "output_length": 1, "hash_ids": [1, at]}
+        for at in range(3)
+    ]
+    converted = tmp_path / "new.jsonl"
+    assert lab("convert", write(*lines), converted, "--to", "bailian") == 0
+    trace = load_trace(converted).trace
+    assert len(set(trace.sessions.tolist())) == 3
+
+
+def test_short_prompts_are_written_and_read(lab, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    words = ["--scale-lengths", "0.01", "--seconds", "300"]
+    assert lab("generate", path, *words) == 0
+    # The first line does not tell blocks of 16 tokens from those of 512.
+    lines = path.read_text().splitlines()
+    at = next(
+        i for i, line in enumerate(lines) if json.loads(line)["input_length"] < 17
+    )
+    path.write_text("\n".join(lines[at:]) + "\n")
+    trace = load_trace(path).trace
+    assert trace.block_size == 16
+    args = parse_traffic(words)
+    expected = generate(workload_of(args)[1], constant(EVEN, 300.0))
+    names = prompt_blocks(trace)
+    assert [len(each) for each in names] == expected.prompt_blocks.tolist()[at:]
 
 
 def test_describe_measures_sessions(lab, write, capsys):

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
-from vllm.benchmarks.eviction.generate_args import schedule_of, workload_of
+from vllm.benchmarks.eviction.generate_args import check_fits, schedule_of, workload_of
 from vllm.benchmarks.eviction.sessions import Request, stream, stream_concurrent
+from vllm.benchmarks.eviction.tables import check_file
 from vllm.benchmarks.eviction.trace_write import (
     check_format,
     lines_of_requests,
@@ -34,6 +35,7 @@ def requests_of(args: argparse.Namespace) -> tuple[Workload, Iterable[Request], 
     """
     preset, workload = workload_of(args)
     schedule = schedule_of(args, preset)
+    check_fits(workload, schedule)
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}: must be 0 or more.")
     if args.concurrency is None:
@@ -73,6 +75,8 @@ def generate_file(args: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
     workload, requests, amount = requests_of(args)
     check_format(args.format, workload.block_size)
+    if args.output != "-":
+        check_file("output", args.output)
     by_session = args.concurrency is not None
     shown = _shown(requests, amount, by_session)
     lines = lines_of_requests(shown, workload.block_size)

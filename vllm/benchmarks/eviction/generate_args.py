@@ -26,9 +26,8 @@ HOUR = 3600.0
 
 def add_generate_args(parser: argparse.ArgumentParser) -> None:
     """Add the options of `generate`, in groups."""
-    # Dozens of options: a usage line of all would hide what was wrong.
+    # Dozens of options: a usage line of all would be a page.
     parser.usage = "%(prog)s OUTPUT [--preset NAME] [options]; --help lists them"
-    parser.error = _one_line  # type: ignore[method-assign,assignment]
     parser.add_argument("output", help="the file; .gz and .zst compress, - prints")
     parser.add_argument(
         "--format",
@@ -104,7 +103,7 @@ def workload_of(args: argparse.Namespace) -> tuple[Preset, Workload]:
 
     """
     preset = preset_named(args.preset)
-    if not args.scale_lengths > 0:
+    if not 0 < args.scale_lengths < float("inf"):
         raise ValueError(
             f"--scale-lengths is {args.scale_lengths:g}: must be more than 0."
         )
@@ -116,11 +115,33 @@ def workload_of(args: argparse.Namespace) -> tuple[Preset, Workload]:
     try:
         workload = replace(preset.workload, **given)
     except ValueError as error:
-        name, space, rest = str(error).partition(" ")
-        raise ValueError(f"--{name.replace('_', '-')}{space}{rest}") from None
+        raise _of_flag(error) from None
     # By exactly one, floats would stay the same; the parameters given are unscaled.
     scale = args.scale_lengths
-    return preset, workload.scaled(scale) if scale != 1.0 else workload
+    try:
+        return preset, workload.scaled(scale) if scale != 1.0 else workload
+    except ValueError as error:
+        raise ValueError(f"--scale-lengths is {scale:g}: then {error}") from None
+
+
+def check_fits(workload: Workload, schedule: Schedule) -> None:
+    """Refuse mixes of which hardly anything fits into `--max-tokens`.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    try:
+        for _, mix in schedule:
+            workload.check_fits(mix)
+    except ValueError as error:
+        raise _of_flag(error) from None
+
+
+def _of_flag(error: ValueError) -> ValueError:
+    """What a workload says of a parameter, said of its flag."""
+    name, space, rest = str(error).partition(" ")
+    return ValueError(f"--{name.replace('_', '-')}{space}{rest}")
 
 
 def schedule_of(args: argparse.Namespace, preset: Preset) -> Schedule:

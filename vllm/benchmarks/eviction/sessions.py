@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vllm.benchmarks.eviction.trace import Trace
-from vllm.benchmarks.eviction.workload import Mix, Schedule, Workload
+from vllm.benchmarks.eviction.workload import LEAST_OUTPUT, Mix, Schedule, Workload
 
 _PIECE = 3600.0  # seconds; a longer part of a schedule is drawn in pieces
+_MOST_IN_VAIN = 10_000  # sessions that are drawn one after the other and do not fit
 
 
 @dataclass(slots=True)
@@ -225,12 +226,19 @@ def _sessions(
     kinds = [kind for kind in drawing.kinds(mix) if kind[0] > 0]
     weights = np.array([share / mean for share, mean, _ in kinds])
     bounds = np.cumsum(weights / weights.sum())
+    in_vain = 0
     while count > 0:
         kind = int(np.searchsorted(bounds[:-1], drawing.rng.random(), "right"))
         session = kinds[kind][2]()
-        if len(session.starts):  # else its first prompt alone is too long
-            count -= 1
+        if len(session.starts):
+            in_vain, count = 0, count - 1
             yield session
+            continue
+        in_vain += 1  # its first prompt alone is too long
+        if in_vain == _MOST_IN_VAIN:
+            raise ValueError(
+                f"--max-tokens is {workload.max_tokens}: no session begins with so few."
+            )
 
 
 class _Slots:
@@ -360,7 +368,7 @@ class _Drawing:
         median = np.full(turns, inputs[1])
         median[0] = inputs[0]
         new = np.maximum(1.0, median * np.exp(sigma * normal[0]))
-        out = np.maximum(4.0, output[0] * np.exp(output[1] * normal[1]))
+        out = np.maximum(LEAST_OUTPUT, output[0] * np.exp(output[1] * normal[1]))
         gaps = gap[0] * np.exp(gap[1] * normal[2])
         totals = prompt + np.cumsum(new + out)
         paces = out * w.decode_seconds + new / w.prefill_rate + gaps

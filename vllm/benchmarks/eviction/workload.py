@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from statistics import NormalDist, fmean
 from typing import Any
 
+LEAST_OUTPUT = 4.0  # tokens of an answer
+_MOST_TOKENS = 1 << 31  # of a session; a trace counts in 32 bits
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -31,7 +34,8 @@ class Mix:
 
     def __post_init__(self) -> None:
         total = self.single + self.chat + self.agent
-        if min(self.single, self.chat, self.agent) < 0 or abs(total - 100) > 0.01:
+        least = min(self.single, self.chat, self.agent)
+        if not (least >= 0 and abs(total - 100) <= 0.01):  # nan is no share
             raise ValueError(
                 f"The shares {self} sum to {total:g}: must be 0 or more, sum to 100."
             )
@@ -128,11 +132,55 @@ class Workload:
                     f"{each.name} is {value:g}: must be {'more than ' if above else ''}"
                     f"{least:g}{'' if above else ' or more'}."
                 )
+        if self.max_tokens > _MOST_TOKENS:
+            raise ValueError(
+                f"max_tokens is {self.max_tokens}: must be {_MOST_TOKENS} at most."
+            )
         if self.agent_prompt >= self.max_tokens or self.chat_prompt >= self.max_tokens:
             raise ValueError(
                 f"max_tokens is {self.max_tokens}: must be more than the system prompts"
                 f" of {self.chat_prompt:g} and {self.agent_prompt:g} tokens."
             )
+
+    def check_fits(self, mix: Mix) -> None:
+        """Refuse a mix with sessions of which not even half can begin.
+
+        What is too long is left out, and the rate of requests falls by it.
+
+        Raises:
+            ValueError: One line.
+
+        """
+        service = min(self.service_prompt, self.service_prompt_max)
+        for share, kind, prompt, message, answer in (
+            (
+                mix.single,
+                "single turns",
+                service,
+                self.single_input,
+                self.single_output,
+            ),
+            (
+                mix.chat,
+                "chats",
+                self.chat_prompt,
+                self.chat_first_input,
+                self.chat_output,
+            ),
+            (
+                mix.agent,
+                "agents",
+                self.agent_prompt,
+                self.agent_first_input,
+                self.agent_output,
+            ),
+        ):
+            least = prompt + max(1.0, message) + max(LEAST_OUTPUT, answer)
+            if share > 0 and least >= self.max_tokens:
+                raise ValueError(
+                    f"max_tokens is {self.max_tokens}: must be more than the first "
+                    f"turn of {kind}, {least:g} tokens as a rule."
+                )
 
     def scaled(self, factor: float) -> "Workload":
         """The same sessions with all lengths multiplied; times stay.
@@ -162,7 +210,7 @@ class Workload:
 
         """
         if sigma == 0:
-            return mean
+            return mean * (1 - (1 - 1 / mean) ** self.max_turns)
         draws = (NormalDist().inv_cdf((i + 0.5) / 4096) for i in range(4096))
         return fmean(self.log_normal_turns(mean, sigma, draw) for draw in draws)
 
