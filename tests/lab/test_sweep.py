@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """`vllm bench eviction sweep`: capacities, processes, interrupts, the plot."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -139,6 +140,20 @@ def test_an_interrupt_ends_the_workers_and_removes_the_memory(monkeypatch):
         attach(owners[0].shared)
 
 
+def test_too_little_shared_memory_is_one_line(lab, write, capsys, monkeypatch):
+    """A page that is not there would end the process, in most containers soon."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    before = set(os.listdir("/dev/shm"))
+    assert lab("sweep", write(*LINES), "--policies", "lru", "--workers", 2) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "shared memory: No space left on device in /dev/shm; --workers 1" in error
+    assert set(os.listdir("/dev/shm")) <= before
+
+
 class Fatal(LabPolicy):
     """A policy whose replay kills its process, as the kernel does for memory."""
 
@@ -163,11 +178,14 @@ def test_a_killed_worker_is_one_line():
         (["--workers", 0], "--workers is 0: must be 1 or more"),
         (["--plot", "sweep.bmp"], "must end in .png, .pdf, .svg"),
         (["--plot", "/none/sweep.png"], "its folder does not exist"),
+        (["--plot", "folder.png"], "is a folder, must be a file"),
         (["--policies", "belady:x=1"], "belady has no parameters"),
         (["--policies", "beladi"], "Did you mean 'belady'"),
     ],
 )
-def test_a_fault_is_one_line(lab, write, capsys, words, why):
+def test_a_fault_is_one_line(lab, write, capsys, tmp_path, monkeypatch, words, why):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.png").mkdir()
     assert lab("sweep", write(*LINES), "--workers", 1, *words) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("vllm bench eviction: error: ")

@@ -6,8 +6,10 @@ However many processes replay it, a trace is there once more, not once for each.
 """
 
 import atexit
+import os
 from dataclasses import dataclass, fields
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from vllm.benchmarks.eviction.trace import Trace
 
 _ALIGNMENT = 64  # bytes, a line of the processor's caches
+_FOLDER = Path("/dev/shm")  # where Linux has it; a container's is often small
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,14 @@ class TraceOwner:
             columns.append(Column(each.name, array.dtype.str, len(array), end))
             end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         self._memory = SharedMemory(create=True, size=max(end, 1))
+        try:
+            _reserve(self._memory)
+        except OSError as error:
+            self.__exit__(None, None, None)
+            raise OSError(
+                f"the trace needs {end / 2**20:,.0f} MiB of shared memory: "
+                f"{error.strerror} in {_FOLDER}; --workers 1 needs none."
+            ) from None
         for column in columns:
             if column.file is None:
                 _view(self._memory, column)[:] = getattr(trace, column.name)
@@ -124,6 +135,19 @@ def attach_for_life(shared: SharedTrace) -> None:
 def attached_trace() -> Trace:
     """Return the trace that this process opened for life."""
     return _attached[-1]
+
+
+def _reserve(memory: SharedMemory) -> None:
+    """Take the memory now. Else a process dies of the first page that is not there.
+
+    Raises:
+        OSError: There is not so much.
+
+    """
+    file = _FOLDER / memory.name
+    if file.exists():
+        with file.open("r+b") as opened:
+            os.posix_fallocate(opened.fileno(), 0, memory.size)
 
 
 def _view(memory: SharedMemory, column: Column) -> "np.ndarray[Any, Any]":
