@@ -3,6 +3,7 @@
 """From the flag to the policy in the scheduler, and back as statistics."""
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -256,6 +257,27 @@ def test_what_gittins_has_learnt_outlives_a_reset(model: Path) -> None:
     assert scheduler.reset_prefix_cache()
     assert queue.model() == learnt
     check_pool(scheduler.kv_cache_manager.block_pool)
+
+
+def test_what_is_learnt_is_written_while_the_engine_runs(
+    model: Path, tmp_path: Path
+) -> None:
+    """It may be killed, and mostly is."""
+    path = tmp_path / "state.json"
+    config = {"eviction_config": {"state_file": str(path)}}
+    scheduler = make_scheduler(model, "gittins", **config)
+    serve(scheduler, 1, 1, 2, 1)
+    hooks = scheduler.eviction
+    assert not path.exists()
+    later = time.monotonic() + 60.0
+    hooks.step(later)
+    hooks._saving.join()
+    again = make_scheduler(model, "gittins", **config)
+    assert again.eviction.queue.model() == hooks.queue.model()
+    path.unlink()
+    hooks.step(later + 59.0)
+    hooks._saving.join()
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("path", ["/", ".", "no/such/folder/state", "a\0b"])

@@ -7,6 +7,7 @@ that are retried and requests that resume after preemption are none.
 """
 
 import reprlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
@@ -14,7 +15,7 @@ from vllm.logger import init_logger
 from vllm.v1.core.eviction.rank_file import path_of_rank
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
-from vllm.v1.core.eviction.state_file import save_state
+from vllm.v1.core.eviction.state_file import save_state, write_model
 from vllm.v1.core.eviction.windows import cached_groups
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
@@ -25,6 +26,10 @@ if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
     from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 
 logger = init_logger(__name__)
+
+_STATE_SECONDS = 60.0
+"""Between writes of what a policy has learnt. A server's engine is killed when the
+server ends, unless it is given a shutdown timeout."""
 
 
 def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
@@ -274,7 +279,9 @@ class EvictionHooks(Hooks):
         self.stopped = False
         """Nothing is decided any more; LRU, or what was live, stays."""
         self.state_file: str | None = None
-        """Where what the policy has learnt is written at the end."""
+        """Where what the policy has learnt is written, now and then and at the end."""
+        self._saved_at: float | None = None
+        self._saving: threading.Thread | None = None
         self._killed = False
         self._reported: dict[str, float] = {
             "evictions": 0,
@@ -298,6 +305,24 @@ class EvictionHooks(Hooks):
         self.queue.advance(now)
         if self.queue.failure and not self.stopped:
             self._report_failure(self.queue.failure, "LRU order")
+        if self.state_file is not None:
+            self._save_if_time(self.state_file, now)
+
+    def _save_if_time(self, path: str, now: float) -> None:
+        if self._saved_at is None:
+            self._saved_at = now
+        busy = self._saving is not None and self._saving.is_alive()
+        if busy or abs(now - self._saved_at) < _STATE_SECONDS:
+            return
+        self._saved_at = now
+        if model := self.queue.model():  # the disk may take its time
+            self._saving = threading.Thread(
+                target=write_model,
+                args=(model, self.policy, path),
+                name="eviction-state",
+                daemon=True,
+            )
+            self._saving.start()
 
     def _on_reset(self) -> None:
         self.queue.sync()

@@ -79,8 +79,9 @@ class GittinsConfig:
     """Parameters of `gittins`."""
 
     state_file: str = ""
-    """Where what it has learnt is kept: read at the start, written when the engine
-    shuts down. By default it learns anew. Not used by shadows of `adaptive`."""
+    """Where what it has learnt is kept: read at the start, written each minute and when
+    the engine shuts down. By default it learns anew. Not used by shadows of
+    `adaptive`."""
 
 
 def _native(

@@ -68,7 +68,12 @@ def _fault(state: object, name: str) -> str | None:
 
 
 def save_state(policy: _Learner, name: str, path: str) -> bool:
-    """Write what a policy has learnt; a fault is one warning.
+    """Write what a policy has learnt; see `write_model`."""
+    return write_model(policy.model(), name, path)
+
+
+def write_model(model: list[float], name: str, path: str) -> bool:
+    """Write the model of a policy of that name; a fault is one warning.
 
     Returns:
         Whether it was written.
@@ -78,7 +83,7 @@ def save_state(policy: _Learner, name: str, path: str) -> bool:
         "format": _FORMAT,
         "version": _VERSION,
         "policy": name,
-        "model": policy.model(),
+        "model": model,
     }
     try:
         replace_file(path, json.dumps(state))
