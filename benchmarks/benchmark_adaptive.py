@@ -33,7 +33,13 @@ from typing import Any
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
-from command_line import check_at_least_one, fail, make_parser, numbers
+from command_line import (
+    check_at_least_one,
+    check_seconds,
+    fail,
+    make_parser,
+    numbers,
+)
 from timed_engine import add_time, make_engine
 from tqdm import tqdm
 
@@ -343,8 +349,7 @@ def main() -> None:
     except ValueError as error:
         fail(str(error))
     check_at_least_one("--rounds", args.rounds)
-    if not args.seconds >= 4 * TURN:
-        fail(f"--seconds {args.seconds:g}: must be at least {4 * TURN:g}.")
+    check_seconds("--seconds", args.seconds, 4 * TURN)
     pools = numbers("--pools", args.pools, 256)
     prompts = numbers("--prompts", args.prompts, 2)
     if prompts[-1] > pools[0] // 2:

@@ -17,7 +17,7 @@ import time
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
-from command_line import fail, make_parser
+from command_line import check_seconds, fail, make_parser
 from timed_engine import make_engine
 from tqdm import tqdm
 
@@ -32,8 +32,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--policies", default="lru,s3fifo,arc,sieve,adaptive")
     args = parser.parse_args()
-    if args.seconds <= 0:
-        fail(f"--seconds is {args.seconds:g}: must be positive.")
+    check_seconds("--seconds", args.seconds)
 
     policies = args.policies.split(",")
     for policy in policies:
@@ -62,7 +61,7 @@ def main() -> None:
         rate = engine.result().hit_rate
         tqdm.write(
             f"{policy:10} {100 * rate:8.2f} {clock:9.1f} {cpu:9.1f} {inside:13.2f} "
-            f"{inside / baseline:10.3f}"
+            f"{inside / max(baseline, 1e-9):10.3f}"
         )
 
 

@@ -12,6 +12,7 @@ the first minutes under `lru` with a null model, without hashing tokens; its rat
 compared with ours on the same minutes.
 """
 
+import importlib.util
 import json
 import os
 import statistics
@@ -25,7 +26,13 @@ from typing import Any
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 import numpy as np
-from command_line import check_at_least_one, fail, make_parser, numbers
+from command_line import (
+    check_at_least_one,
+    check_seconds,
+    fail,
+    make_parser,
+    numbers,
+)
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction.replay import Candidate, replay
@@ -142,6 +149,9 @@ def main() -> None:
     add("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
     check_at_least_one("--rounds", args.rounds)
+    check_seconds("--seconds", args.seconds)
+    if importlib.util.find_spec("libcachesim") is None:
+        fail("needs libcachesim: pip install -r requirements/bench.txt.")
     capacities = numbers("--capacities", args.capacities)
     try:
         trace = load_trace(args.trace, Reading(args.block_size)).trace

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from command_line import fail, make_parser
+from command_line import check_at_least_one, check_seconds, fail, make_parser
 
 from vllm.benchmarks.eviction.cost_models import parse_cost
 from vllm.benchmarks.eviction.policy_list import parse_policies
 from vllm.benchmarks.eviction.service import Service
 from vllm.benchmarks.eviction.sweep import run_grid
-from vllm.benchmarks.eviction.tables import write_table
+from vllm.benchmarks.eviction.tables import check_outputs, write_table
 from vllm.benchmarks.eviction.workloads import PRODUCTION, constant, generate
 
 POOLS = (24, 48, 96)  # GiB
@@ -47,7 +47,19 @@ def main() -> None:
     )
     add("--json", help="a file")
     args = parser.parse_args()
+    check_seconds("--seconds", args.seconds)
+    if args.seed < 0:
+        fail(f"--seed {args.seed}: must be 0 or more.")
+    check_at_least_one("--block-size", args.block_size)
+    pools = [gib * TOKENS // POOLS[0] // args.block_size for gib in POOLS]
+    if args.max_tokens > pools[0] * args.block_size:
+        fail(
+            f"--max-tokens {args.max_tokens}: the smallest pool holds "
+            f"{pools[0] * args.block_size:,}."
+        )
+    args.csv = args.parquet = None
     try:
+        check_outputs(args)
         cost = parse_cost(args.cost)
         policies = parse_policies(args.policies)
         workload = replace(
@@ -56,12 +68,12 @@ def main() -> None:
             max_tokens=args.max_tokens,
         )
         trace = generate(workload, constant(PRODUCTION.mix, args.seconds), args.seed)
-        pools = [gib * TOKENS // POOLS[0] // args.block_size for gib in POOLS]
+        if not len(trace):
+            fail(f"--seconds {args.seconds:g}: no request in so little traffic.")
         grid = run_grid(trace, pools, policies, cost=cost, service=AT_ONCE)
         rows = [row for _, row in grid]
     except ValueError as error:
         fail(str(error))
-    args.csv = args.parquet = None
     blocks = int(trace.prompt_blocks.sum())
     title = f"{len(trace):,} requests, {blocks:,} prompt blocks, {cost.name}"
     write_table(rows, args, title, {"prompt_blocks", "prompt_tokens", "hit_tokens"})

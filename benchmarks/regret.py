@@ -21,14 +21,11 @@ import argparse
 import difflib
 import json
 import statistics
-import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
 
-from tqdm import tqdm
+from command_line import check_at_least_one, fail, make_parser, run_all
 
 from vllm.benchmarks.eviction import workloads
 from vllm.benchmarks.eviction.replay import (
@@ -133,7 +130,7 @@ def summarise(
 
 
 def _names(text: str, allowed: list[str], what: str) -> tuple[str, ...]:
-    names = tuple(name for name in text.split(",") if name)
+    names = tuple(dict.fromkeys(name for name in text.split(",") if name))
     for name in names:
         if name not in allowed:
             close = difflib.get_close_matches(name, allowed, n=1)
@@ -144,17 +141,21 @@ def _names(text: str, allowed: list[str], what: str) -> tuple[str, ...]:
     return names
 
 
+def _one_name(text: str, allowed: list[str], what: str) -> str:
+    names = _names(text, allowed, what)
+    if len(names) != 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be one {what}")
+    return names[0]
+
+
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.error = _one_line  # type: ignore[method-assign,assignment]
+    parser = make_parser(__doc__)
     mixes = [str(mix) for mix in workloads.MIXES]
     drifts = list(workloads.DRIFTS)
     presets = list(workloads.PRESETS)
     parser.add_argument(
         "--preset",
-        type=lambda text: _names(text, presets, "preset")[0],
+        type=lambda text: _one_name(text, presets, "preset"),
         default="P1",
         help="P1, P0, or half (P1 on half the pool)",
     )
@@ -186,12 +187,14 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--details", action="store_true", help="print each trace's hit rates too"
     )
-    return parser.parse_args()
-
-
-def _one_line(message: str) -> NoReturn:
-    print(f"regret.py: error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    args: argparse.Namespace = parser.parse_args()
+    check_at_least_one("--seeds", args.seeds)
+    check_at_least_one("--workers", args.workers)
+    if not args.mixes + args.drifts:
+        fail("--mixes and --drifts: one of the two must name some traffic.")
+    if len(args.candidates) < 2:
+        fail(f"--candidates {','.join(args.candidates)!r}: must be two or more.")
+    return args
 
 
 def main() -> None:
@@ -205,10 +208,7 @@ def main() -> None:
         for seed in range(1, args.seeds + 1)
         for name, is_drift in scenarios
     ]
-    with ProcessPoolExecutor(args.workers) as pool:
-        outcomes = list(
-            tqdm(pool.map(run, tasks), total=len(tasks), desc="traces", disable=None)
-        )
+    outcomes = run_all(run, tasks, args.workers)
     if args.details:
         for task, rates, switches in outcomes:
             cells = "  ".join(f"{name} {rate:6.2f}" for name, rate in rates.items())

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from command_line import fail, make_parser, numbers, run_all
+from command_line import check_at_least_one, fail, make_parser, numbers, run_all
 from regret import RULES, rules_among
 from vllm._eviction_C import ServiceModel
 
 from vllm.benchmarks.eviction.replay import Candidate, Result, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace_load import load_trace
-from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
+from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig, resolve_candidates
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,14 @@ def parse() -> argparse.Namespace:
         if rule not in RULES:
             fail(f"--rules {rule!r}: must be one of {', '.join(RULES)}.")
     args.pools = numbers("--pools", args.pools)
+    names = args.candidates.split(",")
+    try:
+        resolve_candidates(names)
+    except ValueError as error:
+        fail(f"--candidates: {error}")
+    if not 0 < args.prefill_rate < float("inf"):
+        fail(f"--prefill-rate {args.prefill_rate:g}: must be more than 0.")
+    check_at_least_one("--workers", args.workers)
     return args
 
 

@@ -34,6 +34,7 @@ from typing import Any, TextIO
 from command_line import (
     add_workload_args,
     check_workload_args,
+    make_folder,
     make_parser,
     run_all,
 )
@@ -248,6 +249,7 @@ def parse() -> argparse.Namespace:
     add("--json", action="store_true", help="print table and summary as JSON")
     args = parser.parse_args()
     check_workload_args(args)
+    make_folder("--out", args.out)
     return args
 
 
@@ -266,7 +268,6 @@ def main() -> None:
     table = tabulate(run_all(run, rows, args.workers))
     summary = summarise(table)
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
         with (args.out / "table.md").open("w") as file:
             write_markdown(table, file)
         with (args.out / "table.csv").open("w", newline="") as file:

@@ -27,6 +27,7 @@ from typing import Any
 from command_line import (
     add_workload_args,
     check_workload_args,
+    make_folder,
     make_parser,
     run_all,
 )
@@ -143,6 +144,7 @@ def main() -> None:
     add("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
     check_workload_args(args)
+    make_folder("--out", args.out)
     traces = [("stationary", name) for name in MIXES]
     traces += [("drifting", name) for name in workloads.DRIFTS]
     traces += [("alternating", name) for name in ALTERNATING]
@@ -153,7 +155,6 @@ def main() -> None:
     ]
     figures = summarise(run_all(run, tasks, args.workers))
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
         draw(figures, args.out / "window.png")
     if args.json:
         print(json.dumps(figures, indent=1))

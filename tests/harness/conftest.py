@@ -6,10 +6,15 @@ What takes minutes is marked `slow` and runs with `-m slow`.
 """
 
 import os
+import sys
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # a config logs ten lines
 
 import pytest
+
+from fork import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))  # its modules import each other by name
 
 
 def pytest_collection_modifyitems(

@@ -6,8 +6,7 @@ a drift of two. The whole grid is `benchmarks/regret.py`."""
 from functools import cache
 
 import pytest
-
-from benchmarks.regret import RULES, Task, run, summarise
+from regret import RULES, Task, run, summarise
 
 STATICS = ("lru", "s3fifo")
 MIXES = ["0/100/0", "0/0/100", "33/33/33"]
