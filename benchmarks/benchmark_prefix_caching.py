@@ -22,35 +22,41 @@ With --speed-up F a second of the workload takes 1/F s, and so do the times of
 of the workload.
 """
 
-import argparse
 import json
 import os
 import sys
+from argparse import Namespace
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # an engine logs a page
 
-from command_line import check_at_least_one, fail
+from command_line import (
+    INTERRUPTED,
+    check_at_least_one,
+    end_as_interrupted,
+    fail,
+    make_parser,
+)
 from prefix_prompts import Ask, Batch, asks_of_trace, load_workload
 from prefix_report import as_json, draw, write_table
-from prefix_runs import Run, run_apart
+from prefix_runs import EngineFailure, Run, run_apart
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from vllm.benchmarks.eviction.policy_list import LabPolicy, parse_policies
+from vllm.benchmarks.eviction.sweep_plot import check_plot
+from vllm.benchmarks.eviction.tables import check_file
 from vllm.v1.core.eviction.adaptive_config import AdaptiveConfig
+from vllm.v1.core.eviction.config import validate_eviction
 from vllm.v1.core.eviction.registry import MANAGER
 
-INTERRUPTED = 130
 _TIMES = ("half_life", "interval", "first_window")  # of adaptive, seconds
 
 
-def make_parser() -> FlexibleArgumentParser:
-    parser = FlexibleArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def parser_of_all() -> Any:
+    parser = make_parser(__doc__, FlexibleArgumentParser)
     batch = parser.add_argument_group("prompts that are all there at the start")
     batch.add_argument("--num-prompts", type=int, help="different ones")
     batch.add_argument("--repeat-count", type=int, default=1, help="of each prompt")
@@ -111,26 +117,33 @@ class Setting:
     times: str
 
 
-def setting_of(args: argparse.Namespace) -> Setting:
+def setting_of(args: Namespace) -> Setting:
     """Check the arguments and make the prompts.
 
     Raises:
         ValueError: One line.
 
     """
-    for path, flag in ((args.json, "--json"), (args.plot, "--plot")):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ValueError(f"{flag} is {path}: its folder does not exist.")
-    if args.plot is not None and args.plot.suffix not in (".png", ".pdf", ".svg"):
-        raise ValueError(f"--plot is {args.plot}: must end with .png, .pdf or .svg.")
-    if not 0 < args.speed_up < float("inf"):
-        raise ValueError(f"--speed-up is {args.speed_up:g}: must be more than 0.")
+    if args.json is not None:
+        check_file("--json", args.json)
+    check_plot(args.plot)
+    for name in ("speed_up", "workload_seconds"):
+        value = getattr(args, name)
+        if value is not None and not 0 < value < float("inf"):
+            flag = name.replace("_", "-")
+            raise ValueError(f"--{flag} is {value:g}: must be more than 0.")
     if (args.workload is None) == (args.num_prompts is None):
         raise ValueError(
             "Give --workload, or --num-prompts: which of the two kinds of prompts?"
         )
-    if args.workload is None and args.speed_up != 1:
-        raise ValueError("--speed-up needs --workload: nothing else has times.")
+    if args.workload is None:
+        for flag, given in (
+            ("--speed-up", args.speed_up != 1),
+            ("--traffic", args.traffic),
+            ("--workload-seconds", args.workload_seconds is not None),
+        ):
+            if given:
+                raise ValueError(f"{flag} needs --workload: nothing else has times.")
     base = AsyncEngineArgs.from_cli_args(args)
     engines = {
         policy.label: engine_of(base, policy, args.speed_up)
@@ -151,15 +164,12 @@ def setting_of(args: argparse.Namespace) -> Setting:
         if args.dataset_path is None:
             asks = batch.drawn(vocabulary)
         else:
-            from vllm.tokenizers import get_tokenizer
-
-            tokenizer = get_tokenizer(base.tokenizer or base.model)
-            asks = batch.read(args.dataset_path, tokenizer)
+            asks = batch.read(args.dataset_path, tokenizer_of(base))
     check_lengths(asks, base, longest)
     return Setting(title, asks, engines, times_of(scaled[0]) if scaled else "")
 
 
-def batch_of(args: argparse.Namespace) -> Batch:
+def batch_of(args: Namespace) -> Batch:
     """The prompts that are all there at the start.
 
     Raises:
@@ -195,7 +205,23 @@ def batch_of(args: argparse.Namespace) -> Batch:
     )
 
 
-def policies_of(args: argparse.Namespace) -> list[LabPolicy]:
+def live_policies(text: str, window: float | None = None) -> list[LabPolicy]:
+    """Read --compare.
+
+    Raises:
+        ValueError: One line.
+
+    """
+    policies = parse_policies(text, window)
+    for each in policies:
+        if each.offline:
+            raise ValueError(
+                f"--compare has {each.label!r}: no engine has it, only the lab."
+            )
+    return policies
+
+
+def policies_of(args: Namespace) -> list[LabPolicy]:
     """The policies to compare.
 
     Raises:
@@ -207,12 +233,7 @@ def policies_of(args: argparse.Namespace) -> list[LabPolicy]:
         return [LabPolicy(chosen, chosen, config)]
     window = args.eviction_window
     policies = []
-    for each in parse_policies(args.compare, window):
-        if each.offline:
-            raise ValueError(
-                f"--compare has {each.label!r}: it knows the future, and no engine "
-                "does."
-            )
+    for each in live_policies(args.compare, window):
         if each.name == chosen:  # what --eviction-config says is about this one
             each = replace(each, config={**config, **each.config})
         policies.append(each)
@@ -224,7 +245,12 @@ def policies_of(args: argparse.Namespace) -> list[LabPolicy]:
 def engine_of(
     base: AsyncEngineArgs, policy: LabPolicy, speed_up: float
 ) -> AsyncEngineArgs:
-    """Arguments of a policy's engine, with its times as fast as the workload."""
+    """Arguments of a policy's engine, with its times as fast as the workload.
+
+    Raises:
+        ValueError: The policy has no such parameters; one line.
+
+    """
     config, window = dict(policy.config), None
     if policy.name == MANAGER:
         window = base.eviction_window
@@ -233,6 +259,7 @@ def engine_of(
             for name in _TIMES:
                 config[name] = config.get(name, getattr(defaults, name)) / speed_up
             window = None if window is None else window / speed_up
+    validate_eviction(policy.name, config, window)
     return replace(
         base,
         eviction_policy=policy.name,
@@ -265,6 +292,23 @@ def model_of(base: AsyncEngineArgs) -> Any:
         raise ValueError(f"--model {base.model}: {reason}") from None
 
 
+def tokenizer_of(base: AsyncEngineArgs) -> Any:
+    """The model's tokenizer.
+
+    Raises:
+        ValueError: There is none; one line.
+
+    """
+    from vllm.tokenizers import get_tokenizer
+
+    name = base.tokenizer or base.model
+    try:
+        return get_tokenizer(name)
+    except Exception as error:
+        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"--tokenizer {name}: {reason}") from None
+
+
 def check_lengths(asks: list[Ask], base: AsyncEngineArgs, longest: int) -> None:
     """Refuse what the model or the pool cannot hold.
 
@@ -272,6 +316,8 @@ def check_lengths(asks: list[Ask], base: AsyncEngineArgs, longest: int) -> None:
         ValueError: One line.
 
     """
+    if not asks:
+        raise ValueError("No request in so little traffic: take more of it.")
     for i, ask in enumerate(asks):
         total = len(ask.tokens) + ask.output
         if total > longest:
@@ -292,7 +338,12 @@ def check_lengths(asks: list[Ask], base: AsyncEngineArgs, longest: int) -> None:
 
 
 def run_all(setting: Setting, rounds: int) -> tuple[dict[str, list[Run]], int]:
-    """Run all policies, in turn; what there is after an interrupt, and the status."""
+    """Run all policies, in turn.
+
+    Returns:
+        The runs, as many as there are before a fault or an interrupt, and the status.
+
+    """
     labels = list(setting.engines)
     runs: dict[str, list[Run]] = {label: [] for label in labels}
     status = 0
@@ -306,11 +357,16 @@ def run_all(setting: Setting, rounds: int) -> tuple[dict[str, list[Run]], int]:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         status = INTERRUPTED
+    except EngineFailure as error:
+        # An hour of runs must not be lost with the last.
+        print(f"{Path(sys.argv[0]).name}: error: {title}: {error}", file=sys.stderr)
+        status = 2
     return {label: of_policy for label, of_policy in runs.items() if of_policy}, status
 
 
 def main() -> int:
-    args = make_parser().parse_args()
+    end_as_interrupted()
+    args = parser_of_all().parse_args()
     check_at_least_one("--runs", args.runs)
     if args.output_len is not None:
         check_at_least_one("--output-len", args.output_len)

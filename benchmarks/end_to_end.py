@@ -14,7 +14,7 @@ of that is settled before a time is looked at, by the simulator and one calibrat
 - Lengths are multiplied by --scale-lengths, and with them the pool.
 - Sessions are one in --thin, and with them the pool and the number of system prompts.
 - The calibration measures what a request costs this engine: so much by itself, so much
-  for each uncached token.
+  for each uncached token, of --at-once that run together.
 - The simulator says how many tokens each static policy finds. --speed-up is set so that
   under the worse one the engine is busy for --load of the time; of a drift, in its
   heavier mix. As much of the traffic is replayed as fits into --seconds; of a drift,
@@ -41,19 +41,25 @@ from benchmark_prefix_caching import (
     Setting,
     check_lengths,
     engine_of,
+    live_policies,
     model_of,
     run_all,
     times_of,
 )
-from command_line import check_at_least_one, fail
+from command_line import (
+    check_at_least_one,
+    end_as_interrupted,
+    fail,
+    make_folder,
+    make_parser,
+)
 from prefix_prompts import Ask, as_asked, asks_of_trace
 from prefix_report import as_json, draw, write_table
-from prefix_runs import run_apart
+from prefix_runs import EngineFailure, run_apart
 from vllm._eviction_C import ServiceModel
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from vllm.benchmarks.eviction.policy_list import parse_policies
 from vllm.benchmarks.eviction.replay import Candidate, replay, replay_adaptive
 from vllm.benchmarks.eviction.trace import Trace
 from vllm.benchmarks.eviction.workload import Mix, Schedule, Workload
@@ -99,7 +105,7 @@ class Plan:
         asks: The same.
         speed_up: Seconds of traffic in one.
         load: By policy, the share of the time that the engine is expected busy.
-        hits: By policy, percent of prompt blocks that the simulator finds.
+        hits: By policy, percent of prompt tokens that the simulator finds.
 
     """
 
@@ -153,7 +159,8 @@ def pool_blocks(scale: float, thin: float, block_size: int) -> int:
 def simulated(
     trace: Trace, pool: int, cost: Cost, speed_up: float
 ) -> dict[str, tuple[float, float]]:
-    """Hit rate in percent and uncached tokens, by policy."""
+    """Hit rate in percent of the prompts' tokens, as an engine counts it, and uncached
+    tokens, by policy."""
     service = ServiceModel(
         base=cost.request * speed_up,
         prefill_rate=1 / (cost.token * speed_up),
@@ -166,9 +173,10 @@ def simulated(
         trace, pool, candidates, default_rule(names), service
     )
     tokens = int(trace.prompt_tokens.sum())
+    found = {name: each.hit_blocks * trace.block_size for name, each in results.items()}
     return {
-        name: (100 * each.hit_rate, tokens - each.hit_blocks * trace.block_size)
-        for name, each in results.items()
+        name: (100 * hits / max(1, tokens), tokens - hits)
+        for name, hits in found.items()
     }
 
 
@@ -189,6 +197,8 @@ def plan(args: argparse.Namespace, name: str, cost: Cost, vocabulary: int) -> Pl
     seconds = args.seconds * len(parts)
     for share, mix in parts:
         long = steady(workload, constant(mix, _LONG), _OTHER_SEED)
+        if not len(long):
+            raise ValueError(f"--thin is {args.thin:g}: leaves no request in an hour.")
         costs.append(
             (share, _busiest(as_asked(long, args.output_len), pool, cost, 1.0))
         )
@@ -199,6 +209,8 @@ def plan(args: argparse.Namespace, name: str, cost: Cost, vocabulary: int) -> Pl
         schedule = SCENARIOS[name](args.seconds * speed_up)
         drawn = steady(workload, schedule, args.traffic_seed)
         trace = as_asked(drawn, args.output_len)
+        if not len(trace):
+            raise ValueError("No request in so little traffic: take more of it.")
         busy = _busiest(trace, pool, cost, speed_up) / seconds
         speed_up *= math.sqrt(target / busy)
     speed_up /= math.sqrt(target / busy)
@@ -216,20 +228,33 @@ def plan(args: argparse.Namespace, name: str, cost: Cost, vocabulary: int) -> Pl
     )
 
 
-def calibrate(base: AsyncEngineArgs, vocabulary: int, output_len: int) -> Cost:
-    """Measure what requests of two lengths cost, none of them cached."""
+def calibrate(
+    base: AsyncEngineArgs, vocabulary: int, output_len: int, at_once: int
+) -> Cost:
+    """Measure what requests of two lengths cost, none of them cached.
+
+    Raises:
+        EngineFailure: See `run_apart`.
+        ValueError: What was measured does not grow with the length; one line.
+
+    """
     rng = np.random.default_rng(0)
     low = min(1000, vocabulary // 2)
-    # As many at a time as in a moderately busy engine: batching makes steps cheaper.
-    engine = replace(base, max_num_seqs=4, enable_prefix_caching=False)
+    # Batching makes steps cheaper.
+    engine = replace(base, max_num_seqs=at_once, enable_prefix_caching=False)
     seconds = []
     lengths = (64, 512)
     for length in lengths:
-        tokens = rng.integers(low, vocabulary, (80, length), dtype=np.int32)
+        tokens = rng.integers(low, vocabulary, (20 * at_once, length), dtype=np.int32)
         asks = [Ask(0.0, row, output_len) for row in tokens]
         run = run_apart(engine, asks, f"calibration, {length} tokens")
         seconds.append(run.seconds / len(asks))
-    token = max(1e-9, (seconds[1] - seconds[0]) / (lengths[1] - lengths[0]))
+    token = (seconds[1] - seconds[0]) / (lengths[1] - lengths[0])
+    if token <= 0:
+        raise ValueError(
+            f"The calibration found that {lengths[1]} tokens take no longer than "
+            f"{lengths[0]}: measure again, or give --cost."
+        )
     return Cost(max(0.0, seconds[0] - lengths[0] * token), token)
 
 
@@ -246,9 +271,7 @@ def describe(each: Plan, pool: int) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = FlexibleArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__, FlexibleArgumentParser)
     add: Callable[..., Any] = parser.add_argument
     add("--scale-lengths", type=float, default=0.125)
     add("--thin", type=float, default=4.0, metavar="N", help="one session in N")
@@ -259,22 +282,33 @@ def parse() -> argparse.Namespace:
     add("--runs", type=int, default=3, help="of each policy, in turn")
     add("--compare", default=POLICIES, metavar="POLICIES")
     add("--scenarios", default=",".join(SCENARIOS), help="default: %(default)s")
+    add(
+        "--at-once",
+        type=int,
+        default=4,
+        metavar="N",
+        help="requests that the calibration runs together: as many as when the engine "
+        "is busy (default: %(default)s)",
+    )
     add("--cost", metavar="REQUEST,TOKEN", help="seconds; instead of calibrating")
     add("--plan", action="store_true", help="only print what would be run")
     add("--out", type=Path, help="folder for tables, figures and plots")
     AsyncEngineArgs.add_cli_args(parser)
-    args = parser.parse_args()
+    args: argparse.Namespace = parser.parse_args()
     for name in ("scale_lengths", "thin", "seconds", "load"):
         if not 0 < getattr(args, name) < float("inf"):
             flag = "--" + name.replace("_", "-")
             fail(f"{flag} is {getattr(args, name):g}: must be more than 0.")
-    for name in ("output_len", "runs"):
+    for name in ("output_len", "runs", "at_once"):
         check_at_least_one("--" + name.replace("_", "-"), getattr(args, name))
+    if args.traffic_seed < 0:
+        fail(f"--traffic-seed is {args.traffic_seed}: must be 0 or more.")
     for name in args.scenarios.split(","):
         if name not in SCENARIOS:
             fail(f"--scenarios has {name!r}: must be of {', '.join(SCENARIOS)}.")
     if args.block_size is None:
         args.block_size = 16
+    make_folder("--out", args.out)
     return args
 
 
@@ -286,10 +320,10 @@ def cost_of(args: argparse.Namespace, base: AsyncEngineArgs, vocabulary: int) ->
 
     """
     if args.cost is None:
-        return calibrate(base, vocabulary, args.output_len)
+        return calibrate(base, vocabulary, args.output_len, args.at_once)
     try:
         request, token = (float(word) for word in args.cost.split(","))
-        if request < 0 or token <= 0:
+        if not (0 <= request < math.inf and 0 < token < math.inf):
             raise ValueError
     except ValueError:
         raise ValueError(
@@ -300,18 +334,17 @@ def cost_of(args: argparse.Namespace, base: AsyncEngineArgs, vocabulary: int) ->
 
 
 def main() -> int:
+    end_as_interrupted()
     args = parse()
     status = 0
     try:
         pool = pool_blocks(args.scale_lengths, args.thin, args.block_size)
-        policies = parse_policies(args.compare)
+        policies = live_policies(args.compare)
         base = AsyncEngineArgs.from_cli_args(args)
         # One block is the engine's own.
         base = replace(base, num_gpu_blocks_override=pool + 1)
         model = model_of(base)
         cost = cost_of(args, base, model.get_vocab_size())
-        if args.out is not None:
-            args.out.mkdir(parents=True, exist_ok=True)
         given = f"--cost {cost.request:.5f},{cost.token:.7f}"
         print(
             f"A request costs {1000 * cost.request:.2f} ms and "
@@ -342,7 +375,7 @@ def main() -> int:
                 draw(runs, stem.with_suffix(".png"), title)
             if status:
                 return status
-    except ValueError as error:
+    except (ValueError, EngineFailure) as error:
         fail(" ".join(str(error).split()))
     return status
 

@@ -28,16 +28,21 @@ from benchmark_prefix_caching import (
     Setting,
     check_lengths,
     engine_of,
+    live_policies,
     model_of,
     run_all,
 )
-from command_line import check_at_least_one, fail
+from command_line import (
+    check_at_least_one,
+    end_as_interrupted,
+    fail,
+    make_folder,
+    make_parser,
+)
 from prefix_prompts import Ask
 from prefix_report import as_json, draw, write_table
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-from vllm.benchmarks.eviction.policy_list import parse_policies
 
 POLICIES = "lru,s3fifo,gittins,partial-compute"
 
@@ -56,9 +61,9 @@ def turns(args: argparse.Namespace, vocabulary: int) -> list[Ask]:
         for session in rng.permutation(args.sessions):
             history = np.concatenate([histories[session], words(args.message)])
             histories[session] = history
-            lengths = rng.integers(
-                args.one_off_length // 2, args.one_off_length, args.one_offs
-            )
+            least = max(1, args.one_off_length // 2)
+            most = max(least, args.one_off_length - 1)
+            lengths = rng.integers(least, most, args.one_offs, endpoint=True)
             for prompt in [history, *map(words, lengths)]:
                 asks.append(Ask(now, prompt, args.output_len))
                 now += rng.exponential(args.gap)
@@ -66,9 +71,7 @@ def turns(args: argparse.Namespace, vocabulary: int) -> list[Ask]:
 
 
 def parse() -> argparse.Namespace:
-    parser = FlexibleArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__, FlexibleArgumentParser)
     add = parser.add_argument
     add("--sessions", type=int, default=8)
     add("--turns", type=int, default=6, help="of each session")
@@ -84,7 +87,7 @@ def parse() -> argparse.Namespace:
     add("--compare", default=POLICIES, metavar="POLICIES", help="default: %(default)s")
     add("--out", type=Path, help="folder for figures and plot")
     AsyncEngineArgs.add_cli_args(parser)
-    args = parser.parse_args()
+    args: argparse.Namespace = parser.parse_args()
     if args.one_offs < 0:
         fail(f"--one-offs is {args.one_offs}: must be 0 or more.")
     names = ("sessions", "turns", "context", "message", "output_len", "runs")
@@ -93,15 +96,19 @@ def parse() -> argparse.Namespace:
     for name in ("pool", "gap"):
         if not 0 < getattr(args, name) < float("inf"):
             fail(f"--{name} is {getattr(args, name):g}: must be more than 0.")
+    if args.traffic_seed < 0:
+        fail(f"--traffic-seed is {args.traffic_seed}: must be 0 or more.")
+    make_folder("--out", args.out)
     if args.block_size is None:
         args.block_size = 16
     return args
 
 
 def main() -> int:
+    end_as_interrupted()
     args = parse()
     try:
-        policies = parse_policies(args.compare)
+        policies = live_policies(args.compare)
         base = AsyncEngineArgs.from_cli_args(args)
         model = model_of(base)
         asks = turns(args, model.get_vocab_size())
@@ -115,8 +122,6 @@ def main() -> int:
             f"{args.block_size} tokens"
         )
         print(f"{title}.\n", flush=True)
-        if args.out is not None:
-            args.out.mkdir(parents=True, exist_ok=True)
         engines = {each.label: engine_of(base, each, 1.0) for each in policies}
     except ValueError as error:
         fail(" ".join(str(error).split()))

@@ -14,6 +14,7 @@ computes both anew.
 
 import json
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,8 @@ def load_workload(
     if seconds is not None and args.seconds is None and args.concurrency is None:
         args.seconds = seconds
     workload, requests, _ = requests_of(args)
+    if seconds is not None:
+        requests = takewhile(lambda each: each.arrival <= seconds, requests)
     trace = to_trace(requests, workload.block_size)
     if not len(trace):
         raise ValueError(f"--workload {name}: no request in so little traffic.")
@@ -221,6 +224,8 @@ class Batch:
             texts = [
                 e["conversations"][0]["value"] for e in entries if e["conversations"]
             ]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError("a value is no text")
         except OSError as error:
             raise ValueError(f"--dataset-path {path}: {error.strerror}.") from None
         except (ValueError, KeyError, TypeError, IndexError) as error:

@@ -13,6 +13,7 @@ import multiprocessing
 import time
 import uuid
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,10 @@ class Run:
     counters: dict[str, float] = field(default_factory=dict)
 
 
+class EngineFailure(Exception):
+    """An engine did not start, or did not serve to the end."""
+
+
 def run_apart(engine_args: Any, asks: list[Ask], title: str) -> Run:
     """Run requests on a new engine in a new process.
 
@@ -64,13 +69,16 @@ def run_apart(engine_args: Any, asks: list[Ask], title: str) -> Run:
         title: Of the progress bar.
 
     Raises:
-        RuntimeError: The process died.
+        EngineFailure: It did not start, or did not serve to the end; one line. What it
+            said of it itself is on standard error.
 
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
             return pool.submit(_run, engine_args, asks, title).result()
+        except BrokenProcessPool:
+            raise EngineFailure("its process was ended from outside.") from None
         except KeyboardInterrupt:
             for process in list(pool._processes.values()):
                 process.terminate()
@@ -78,13 +86,21 @@ def run_apart(engine_args: Any, asks: list[Ask], title: str) -> Run:
 
 
 def _run(engine_args: Any, asks: list[Ask], title: str) -> Run:
-    return asyncio.run(_serve(engine_args, asks, title))
+    try:
+        return asyncio.run(_serve(engine_args, asks, title))
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise EngineFailure(reason[:400]) from None
 
 
 async def _serve(engine_args: Any, asks: list[Ask], title: str) -> Run:
+    from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    engine = AsyncLLM.from_engine_args(engine_args)
+    # As `vllm serve`: how much a step computes by default depends on who asks.
+    engine = AsyncLLM.from_engine_args(
+        engine_args, usage_context=UsageContext.OPENAI_API_SERVER
+    )
     try:
         await _warm_up(engine, asks)
         return await _replay(engine, asks, title)

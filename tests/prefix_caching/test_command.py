@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 
 import benchmark_prefix_caching as command
 import end_to_end
@@ -51,9 +52,19 @@ WORKLOAD = ["--workload", "P1", "--traffic", "scale-lengths=0.02"]
         ([*WORKLOAD[:3], "shares=40,30,20"], "sum to 90"),
         ([*WORKLOAD[:3], "shares"], "'shares': must be name=value"),
         ([*WORKLOAD, "--speed-up", "0"], "--speed-up is 0"),
-        ([*WORKLOAD, "--compare", "lru,belady"], "'belady': it knows the future"),
+        ([*WORKLOAD, "--compare", "lru,belady"], "'belady': no engine has it"),
+        ([*WORKLOAD, "--workload-seconds", "nan"], "--workload-seconds is nan"),
+        ([*WORKLOAD, "--workload-seconds", "0.001"], "no request in so little traffic"),
+        (["--num-prompts", "3", "--workload-seconds", "9"], "needs --workload"),
+        (
+            ["--num-prompts", "3", "--traffic", "seconds=9"],
+            "--traffic needs --workload",
+        ),
+        ([*WORKLOAD, "--compare", "adaptive:half_life=0"], "half_life is 0: must be"),
+        ([*WORKLOAD, "--runs", "many"], "--runs: invalid int value: 'many'"),
+        ([*WORKLOAD, "--json", "."], "--json is .: is a folder"),
         ([*WORKLOAD, "--compare", "lru,s3fif"], "Did you mean 's3fifo'"),
-        ([*WORKLOAD, "--plot", "x.bmp"], "must end with .png"),
+        ([*WORKLOAD, "--plot", "x.bmp"], "must end in .png"),
         ([*WORKLOAD, "--json", "/nowhere/x.json"], "its folder does not exist"),
         ([*WORKLOAD, "--num-gpu-blocks-override", "4"], "holds 96 tokens, and a req"),
         (["--num-prompts", "0"], "--num-prompts 0: must be at least 1"),
@@ -95,6 +106,30 @@ def test_policies_are_compared_on_an_engine(call, capfd, tmp_path):
     assert adaptive["evictions"] > 24
 
 
+def test_runs_are_kept_when_an_engine_fails(call, capfd, tmp_path):
+    """The second has no room for what it is told to compute in a step."""
+    path = tmp_path / "out.json"
+    words = [*WORKLOAD, "--json", path, "--enforce-eager", "--max-model-len", "512"]
+    words += ["--workload-seconds", "20", "--speed-up", "20", "--output-len", "1"]
+    words += ["--num-gpu-blocks-override", "24", "--runs", "2"]
+    served = command.run_apart
+    calls = []
+
+    def second_fails(engine, asks, title):
+        calls.append(title)
+        if len(calls) == 2:
+            engine = replace(engine, max_num_seqs=64, max_num_batched_tokens=1)
+        return served(engine, asks, title)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "run_apart", second_fails)
+        assert call(command.main, *words) == 2
+    out, errors = capfd.readouterr()
+    assert re.search(r"^\| lru \| 1 \|", out, re.MULTILINE)
+    assert len(json.loads(path.read_text())["runs"]["lru"]) == 1
+    assert re.search(r"^command.py: error: run 2 of 2, lru: .", errors, re.MULTILINE)
+
+
 def test_end_to_end_plans_before_it_measures(call, capfd):
     words = ["--plan", "--cost", "0.01,0.0005", "--scale-lengths", "0.05"]
     assert call(end_to_end.main, *words, "--seconds", "20") == 0
@@ -114,6 +149,13 @@ def test_end_to_end_plans_before_it_measures(call, capfd):
         (["--scenarios", "agent"], "--scenarios has 'agent': must be of agents, "),
         (["--cost", "1"], "--cost is '1': must be seconds a request and"),
         (["--load", "0"], "--load is 0: must be more than 0"),
+        (["--cost", "0.1,nan"], "--cost is '0.1,nan': must be seconds a request and"),
+        (["--at-once", "0"], "--at-once 0: must be at least 1"),
+        (["--compare", "lru,belady"], "'belady': no engine has it"),
+        (["--out", "/proc/none"], "--out /proc/none: no folder to write to"),
+        (["--traffic-seed", "-1"], "--traffic-seed is -1"),
+        (["--plan", "--cost", "0.01,0.0005", "--thin", "1e9"], "leaves no request"),
+        (["--seconds", "many"], "--seconds: invalid float value: 'many'"),
         (
             ["--plan", "--cost", "0.01,0.0005", "--scale-lengths", "1"],
             "Shorten them",

@@ -89,6 +89,17 @@ def test_a_workload_is_a_preset_or_a_file(tmp_path):
     assert title == "trace.jsonl (mooncake)"
 
 
+@pytest.mark.parametrize(
+    "traffic", ["seconds=600", "concurrency=4 sessions=50 shares=0,50,50"]
+)
+def test_what_comes_later_is_left_out_of_any_traffic(traffic):
+    whole, _ = load_workload("P1", traffic.split(), None)
+    part, _ = load_workload("P1", traffic.split(), 60.0)
+    count = int((whole.arrivals <= 60.0).sum())
+    assert 0 < count < len(whole)
+    assert part.arrivals.tolist() == whole.arrivals[:count].tolist()
+
+
 def batch(**changes):
     fields = {
         "num_prompts": 6,
@@ -132,6 +143,7 @@ def test_prompts_of_a_file_are_those_of_the_lengths_asked_for(tmp_path):
     assert sorted(len(ask.tokens) for ask in asks) == [50, 50, 55, 55]
     with pytest.raises(ValueError, match="2 of 4 prompts have 40 to 60 tokens"):
         batch(num_prompts=3).read(path, Letters())
-    path.write_text('[{"a": 1}]')
-    with pytest.raises(ValueError, match="must be a JSON list of objects"):
-        batch().read(path, Letters())
+    for text in ('[{"a": 1}]', '[{"conversations": [{"value": null}]}]'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="must be a JSON list of objects"):
+            batch().read(path, Letters())
