@@ -12,6 +12,8 @@ import sys
 from typing import Any, NoReturn
 
 from vllm.benchmarks.eviction.generate_args import add_generate_args
+from vllm.v1.core.eviction.adaptive_config import CANDIDATES
+from vllm.v1.core.eviction.registry import MANAGER
 
 INTERRUPTED = 130
 """Exit status, as a shell's after Ctrl-C."""
@@ -95,7 +97,7 @@ def add_cli_args(parser: argparse.ArgumentParser) -> None:
     )
     advise.add_argument(
         "--policies",
-        default="lru,s3fifo,arc",
+        default=",".join(CANDIDATES),
         metavar="NAMES",
         help="to choose from, adaptive among them or not (default: %(default)s)",
     )
@@ -218,7 +220,7 @@ def _add_trace_args(parser: argparse.ArgumentParser) -> None:
 def _add_policy_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policies",
-        default="lru,s3fifo,arc,adaptive",
+        default=",".join((*CANDIDATES, MANAGER)),
         metavar="NAMES",
         help="separated by commas; parameters after a colon: s3fifo:promotion=2; "
         "offline only: session-lru, belady, belady-compute, ilp, ilp-prefix, infinite "
