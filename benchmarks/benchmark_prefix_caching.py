@@ -33,7 +33,6 @@ from typing import Any
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # an engine logs a page
 
 from command_line import (
-    INTERRUPTED,
     check_at_least_one,
     end_as_interrupted,
     fail,
@@ -45,6 +44,7 @@ from prefix_runs import EngineFailure, Run, run_apart
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+from vllm.benchmarks.eviction.cli import INTERRUPTED
 from vllm.benchmarks.eviction.policy_list import LabPolicy, parse_policies
 from vllm.benchmarks.eviction.sweep_plot import check_plot
 from vllm.benchmarks.eviction.tables import check_file

@@ -15,9 +15,7 @@ from typing import Any, NoReturn, TypeVar
 from tqdm import tqdm
 
 from vllm.benchmarks.eviction import workloads
-
-INTERRUPTED = 130
-"""Exit status, as a shell's after Ctrl-C."""
+from vllm.benchmarks.eviction.cli import INTERRUPTED
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")

@@ -17,6 +17,7 @@ from vllm.v1.metrics.stats import SchedulerStats
 
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.registry import register_policy, unregister_policy
+from vllm.v1.core.eviction.state_file import StateKeeper
 
 
 class Journal(logging.Handler):
@@ -271,12 +272,12 @@ def test_what_is_learnt_is_written_while_the_engine_runs(
     assert not path.exists()
     later = time.monotonic() + 60.0
     hooks.step(later)
-    hooks._saving.join()
+    hooks.state_keeper.wait()
     again = make_scheduler(model, "gittins", **config)
     assert again.eviction.queue.model() == hooks.queue.model()
     path.unlink()
     hooks.step(later + 59.0)
-    hooks._saving.join()
+    hooks.state_keeper.wait()
     assert not path.exists()
 
 
@@ -302,7 +303,8 @@ def test_no_fault_of_ours_reaches_the_scheduler(
 ) -> None:
     scheduler = make_scheduler(model, name, num_blocks=20)
     hooks = scheduler.eviction
-    hooks.state_file = str(tmp_path / "state.json")
+    path = str(tmp_path / "state.json")
+    hooks.state_keeper = StateKeeper(hooks.queue, name, path)
     serve(scheduler, 1, 2, 1)
 
     def fail(*_: object) -> None:

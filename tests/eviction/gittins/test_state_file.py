@@ -35,14 +35,14 @@ def test_a_new_policy_starts_with_what_was_learnt(tmp_path: Path):
     path = tmp_path / "state.json"
     policy = taught()
     assert policy.model() != make_policy("gittins", 8).model()
-    assert save_state(policy, "gittins", str(path))
+    assert save_state(policy.model(), "gittins", str(path))
     assert make(path).model() == policy.model()
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.json"]
 
 
 def test_it_fits_a_pool_of_another_size(tmp_path: Path):
     path = str(tmp_path / "state.json")
-    save_state(taught(8), "gittins", path)
+    save_state(taught(8).model(), "gittins", path)
     assert load_state(make_policy("gittins", 4000), "gittins", path)
 
 
@@ -69,7 +69,7 @@ def damaged(state: dict[str, Any]) -> dict[str, str]:
 
 def test_a_damaged_file_is_ignored_with_one_warning(tmp_path: Path, caplog):
     path = tmp_path / "state.json"
-    save_state(taught(), "gittins", str(path))
+    save_state(taught().model(), "gittins", str(path))
     untaught = make_policy("gittins", 8).model()
     for why, text in damaged(json.loads(path.read_text())).items():
         path.write_text(text)
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_ignored_with_one_warning(tmp_path: Path, caplog):
 
 @pytest.mark.parametrize("path", ["no folder/state", "/", "", "a\0b"])
 def test_a_file_that_cannot_be_written_is_one_warning(path: str, caplog):
-    assert not save_state(taught(), "gittins", path)
+    assert not save_state(taught().model(), "gittins", path)
     assert len(caplog.messages) == 1
 
 

@@ -7,7 +7,6 @@ that are retried and requests that resume after preemption are none.
 """
 
 import reprlib
-import threading
 from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
@@ -15,7 +14,7 @@ from vllm.logger import init_logger
 from vllm.v1.core.eviction.rank_file import path_of_rank
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
-from vllm.v1.core.eviction.state_file import save_state, write_model
+from vllm.v1.core.eviction.state_file import StateKeeper
 from vllm.v1.core.eviction.windows import cached_groups
 
 if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
@@ -26,10 +25,6 @@ if TYPE_CHECKING:  # the C++ core is not needed to record under LRU
     from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 
 logger = init_logger(__name__)
-
-_STATE_SECONDS = 60.0
-"""Between writes of what a policy has learnt. A server's engine is killed when the
-server ends, unless it is given a shutdown timeout."""
 
 
 def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
@@ -68,7 +63,8 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
         queue.bytes / 2**20,
     )
     hooks = EvictionHooks(name, queue, manager)
-    hooks.state_file = config.get("state_file") or None
+    if path := config.get("state_file"):
+        hooks.state_keeper = StateKeeper(queue, name, path)
     return hooks
 
 
@@ -278,10 +274,8 @@ class EvictionHooks(Hooks):
         self.queue = queue
         self.stopped = False
         """Nothing is decided any more; LRU, or what was live, stays."""
-        self.state_file: str | None = None
-        """Where what the policy has learnt is written, now and then and at the end."""
-        self._saved_at: float | None = None
-        self._saving: threading.Thread | None = None
+        self.state_keeper: StateKeeper | None = None
+        """Writes what the policy learns, where that is wanted."""
         self._killed = False
         self._reported: dict[str, float] = {
             "evictions": 0,
@@ -305,32 +299,15 @@ class EvictionHooks(Hooks):
         self.queue.advance(now)
         if self.queue.failure and not self.stopped:
             self._report_failure(self.queue.failure, "LRU order")
-        if self.state_file is not None:
-            self._save_if_time(self.state_file, now)
-
-    def _save_if_time(self, path: str, now: float) -> None:
-        if self._saved_at is None:
-            self._saved_at = now
-        busy = self._saving is not None and self._saving.is_alive()
-        if busy or abs(now - self._saved_at) < _STATE_SECONDS:
-            return
-        self._saved_at = now
-        if model := self.queue.model():  # the disk may take its time
-            self._saving = threading.Thread(
-                target=write_model,
-                args=(model, self.policy, path),
-                name="eviction-state",
-                daemon=True,
-            )
-            self._saving.start()
+        if self.state_keeper is not None:
+            self.state_keeper.step(now)
 
     def _on_reset(self) -> None:
         self.queue.sync()
 
     def _on_shutdown(self) -> None:
-        # Not when another policy took over: that has learnt nothing.
-        if self.state_file is not None and self.queue.model():
-            save_state(self.queue, self.policy, self.state_file)
+        if self.state_keeper is not None:
+            self.state_keeper.close()
 
     @property
     def observes_end(self) -> bool:

@@ -9,6 +9,7 @@ is no reason not to serve: one warning, and the policy learns anew.
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = "vllm-eviction-model"
 _VERSION = 1
+_SECONDS = 60.0
+"""Between writes. A server's engine is killed when the server ends, unless it is given
+a shutdown timeout."""
 
 
 class _Learner(Protocol):
@@ -67,12 +71,7 @@ def _fault(state: object, name: str) -> str | None:
     return None
 
 
-def save_state(policy: _Learner, name: str, path: str) -> bool:
-    """Write what a policy has learnt; see `write_model`."""
-    return write_model(policy.model(), name, path)
-
-
-def write_model(model: list[float], name: str, path: str) -> bool:
+def save_state(model: list[float], name: str, path: str) -> bool:
     """Write the model of a policy of that name; a fault is one warning.
 
     Returns:
@@ -93,3 +92,54 @@ def write_model(model: list[float], name: str, path: str) -> bool:
         )
         return False
     return True
+
+
+class StateKeeper:
+    """Writes what a policy learns now and then, by a thread, and at the end.
+
+    Args:
+        policy: Whose model is empty once another policy has taken over: that has
+            learnt nothing, and what was written stays.
+        name: Of the policy.
+        path: The file.
+
+    """
+
+    def __init__(self, policy: _Learner, name: str, path: str):
+        self._policy = policy
+        self._name = name
+        self._path = path
+        self._saved_at: float | None = None
+        self._writing: threading.Thread | None = None
+
+    def step(self, now: float) -> None:
+        """Write if it is time.
+
+        Args:
+            now: Seconds, monotonic.
+
+        """
+        if self._saved_at is None:
+            self._saved_at = now
+        busy = self._writing is not None and self._writing.is_alive()
+        if busy or abs(now - self._saved_at) < _SECONDS:
+            return
+        self._saved_at = now
+        if model := self._policy.model():  # the disk may take its time
+            self._writing = threading.Thread(
+                target=save_state,
+                args=(model, self._name, self._path),
+                name="eviction-state",
+                daemon=True,
+            )
+            self._writing.start()
+
+    def wait(self) -> None:
+        """Until what is being written is written; for tests."""
+        if self._writing is not None:
+            self._writing.join()
+
+    def close(self) -> None:
+        """Write for the last time."""
+        if model := self._policy.model():
+            save_state(model, self._name, self._path)
