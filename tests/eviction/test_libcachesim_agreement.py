@@ -25,15 +25,15 @@ Elsewhere they are not, and only the distance is bounded, as measured:
     SLRU         libcachesim's has four segments of equal size, of which a block climbs
                  one with each hit; the paper's, and ours, two.
     LeCaR        both draw, each in its own way. On Mooncake the hits are next to the
-                 same. On the synthetic traces ours are up to six points more, because
+                 same. On the synthetic traces ours are up to seven points more, because
                  a block that returns has its old uses again, as with the authors; with
                  libcachesim it starts with one, and LFU sees newcomers only. With
-                 that rule and two that matter less, of `NaiveLeCaR`, what is left is
-                 chance, to either side: its draws depend on what ran before.
+                 that rule and two that matter less, of `NaiveLeCaR`, two points are
+                 left, to either side.
     LHD          libcachesim's learns after a million accesses, and tells ages apart in
                  units of 1,024: on short traces it follows the ranks that it starts
                  with, which suit the synthetic ones and are worth up to eight points
-                 there. With those rules of `NaiveLhd` 4.5 points are left, of either
+                 there. With those rules of `NaiveLhd` four points are left, of either
                  sign: both draw, and libcachesim's looks at the latest admissions.
     W-TinyLFU    not compared: libcachesim's may evict several blocks for one, and has
                  no window in a cache of less than a hundred.
@@ -47,8 +47,10 @@ the difference is bounded on the traces.
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -79,6 +81,8 @@ CLASSES = {
     "gdsf": "GDSF",
     "lhd": "LHD",
 }
+DRAWING = ("lecar", "lhd")
+DRAWS = 10  # the mean of so many is good to a point
 CAPACITIES = (20, 50, 97, 200, 500, 1000, 2000)
 MOONCAKE = (
     Path(__file__).parents[3] / "shared/traces/mooncake_conversation_trace.jsonl.zst"
@@ -86,7 +90,19 @@ MOONCAKE = (
 MOONCAKE_CAPACITIES = (500, 1827, 9139, 36558)
 
 
-def their_hits(name: str, capacity: int, trace: list[int]) -> int:
+def their_hits(name: str, capacity: int, trace: list[int], caches: int = 1) -> float:
+    """Mean of so many caches, one after the other: each draws what follows.
+
+    In a thread of its own, where libcachesim's draws begin anew, or the order of the
+    tests would decide: by the draws alone LeCaR's hits differ by up to six points.
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(
+            lambda: mean(_hits_of_one(name, capacity, trace) for _ in range(caches))
+        ).result()
+
+
+def _hits_of_one(name: str, capacity: int, trace: list[int]) -> int:
     # Its table of 2^24 buckets is emptied for each cache: a smaller one will do.
     class_name = CLASSES.get(name, name)
     cache = getattr(libcachesim, class_name)(capacity, hashpower=16)
@@ -112,6 +128,12 @@ def mooncake() -> list[int]:
     zstandard = pytest.importorskip("zstandard")
     with zstandard.open(MOONCAKE, "rt") as lines:
         return [1 + block for line in lines for block in json.loads(line)["hash_ids"]]
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_their_draws_do_not_depend_on_what_ran_before(name: str):
+    first, second = (their_hits(name, 200, synthetic(2)) for _ in range(2))
+    assert first == second
 
 
 # ---- Identical ----
@@ -180,11 +202,19 @@ def test_same_hits_of_lfu_without_ageing_on_mooncake(capacity: int):
 # ---- What the differences cost, in points of the hit rate ----
 
 
-def points_apart(name: str, capacity: int, trace: list[int], **ours: Any) -> float:
-    difference = count_hits(name, capacity, trace, **ours) - their_hits(
-        name, capacity, trace
-    )
-    return 100 * abs(difference) / len(trace)
+def points_apart(
+    name: str, capacity: int, trace: list[int], model: Any = None, **ours: Any
+) -> float:
+    """Of policies that draw, between the means over `DRAWS`; a model draws once."""
+    caches = DRAWS if name in DRAWING else 1
+    if model is None and name in DRAWING:
+        hits = mean(
+            count_hits(name, capacity, trace, seed=seed, **ours)
+            for seed in range(caches)
+        )
+    else:
+        hits = count_hits(name, capacity, trace, model, **ours)
+    return 100 * abs(hits - their_hits(name, capacity, trace, caches)) / len(trace)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -244,7 +274,7 @@ def test_lirs_first_blocks_are_worth_two_points_at_most_on_mooncake(capacity: in
 def test_lecars_old_uses_are_what_it_has_over_theirs(capacity: int, seed: int):
     trace = synthetic(seed)
     model = NaiveLeCaR(capacity, libcachesim=True)
-    assert points_apart("lecar", capacity, trace, model=model) <= 3.5
+    assert points_apart("lecar", capacity, trace, model=model) <= 3
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -252,14 +282,14 @@ def test_lecars_old_uses_are_what_it_has_over_theirs(capacity: int, seed: int):
 def test_lhds_first_ranks_are_what_theirs_has_over_ours(capacity: int, seed: int):
     trace = synthetic(seed)
     model = NaiveLhd(capacity, samples=8, libcachesim=True)
-    assert points_apart("lhd", capacity, trace, model=model) <= 4.5
+    assert points_apart("lhd", capacity, trace, model=model) <= 4
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize(
     ("name", "points"),
-    [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7), ("gdsf", 1), ("lhd", 8)],
+    [("lfu", 5), ("slru", 2.5), ("lirs", 2), ("lecar", 7.5), ("gdsf", 1), ("lhd", 8)],
 )
 def test_no_further_apart_than(name: str, points: float, capacity: int, seed: int):
     assert points_apart(name, capacity, synthetic(seed)) <= points
