@@ -4,7 +4,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_pool import make_request
 from real_scheduler import BLOCK_SIZE, make_scheduler, run_to_end
+from vllm.logger import init_logger
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from vllm.v1.core.eviction import recompute_cost as module
@@ -76,14 +76,16 @@ class Lines(logging.Handler):
 
 
 @pytest.fixture
-def said() -> Iterator[list[tuple[str, str]]]:
-    """Level and text of what the module logs; it repeats nothing in a process."""
-    handler, level = Lines(), module.logger.level
-    module.logger.addHandler(handler)
-    module.logger.setLevel(logging.INFO)
-    yield handler.lines
-    module.logger.removeHandler(handler)
-    module.logger.setLevel(level)
+def said(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> list[tuple[str, str]]:
+    """Level and text of what the module logs. Of what is said once in a process, too:
+    a new logger has said nothing yet, whatever ran before."""
+    handler, logger = Lines(), init_logger(f"vllm.{request.node.name}")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    monkeypatch.setattr(module, "logger", logger)
+    return handler.lines
 
 
 def engine(config: Any, **eviction: Any) -> Any:
