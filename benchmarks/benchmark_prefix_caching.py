@@ -15,7 +15,8 @@ Or a workload, each request at its time, under several eviction policies:
 A workload is a preset of `vllm bench eviction generate`, whose other options go into
 --traffic ('shares=0,100,0 seconds=600'), or a trace in a format that the lab reads.
 Each policy has an engine in a process of its own, one after the other; with --runs they
-take turns. Every argument of the engine can be given.
+take turns. On a machine whose speed changes from minute to minute, --side-by-side runs
+two at the same time. Every argument of the engine can be given.
 
 With --speed-up F a second of the workload takes 1/F s, and so do the times of
 `adaptive`: half-life, interval, first window and --eviction-window are given in seconds
@@ -38,13 +39,12 @@ from command_line import (
     fail,
     make_parser,
 )
+from prefix_heats import add_side_by_side, check_side_by_side, run_all
 from prefix_prompts import Ask, Batch, asks_of_trace, load_workload
 from prefix_report import as_json, draw, write_table
-from prefix_runs import EngineFailure, Run, run_apart
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from vllm.benchmarks.eviction.cli import INTERRUPTED
 from vllm.benchmarks.eviction.policy_list import LabPolicy, parse_policies
 from vllm.benchmarks.eviction.sweep_plot import check_plot
 from vllm.benchmarks.eviction.tables import check_file
@@ -94,6 +94,7 @@ def parser_of_all() -> Any:
         help="such as lru,s3fifo:promotion=2,adaptive (default: --eviction-policy)",
     )
     parser.add_argument("--runs", type=int, default=1, help="of each policy, in turn")
+    add_side_by_side(parser)
     parser.add_argument("--json", type=Path, help="all figures of all runs")
     parser.add_argument("--plot", type=Path, help="of .png, .pdf or .svg")
     return AsyncEngineArgs.add_cli_args(parser)
@@ -149,6 +150,8 @@ def setting_of(args: Namespace) -> Setting:
         policy.label: engine_of(base, policy, args.speed_up)
         for policy in policies_of(args)
     }
+    if args.side_by_side:
+        check_side_by_side(len(engines))
     scaled = [each for each in engines.values() if each.eviction_policy == MANAGER]
     model = model_of(base)
     vocabulary, longest = model.get_vocab_size(), model.max_model_len
@@ -337,33 +340,6 @@ def check_lengths(asks: list[Ask], base: AsyncEngineArgs, longest: int) -> None:
             )
 
 
-def run_all(setting: Setting, rounds: int) -> tuple[dict[str, list[Run]], int]:
-    """Run all policies, in turn.
-
-    Returns:
-        The runs, as many as there are before a fault or an interrupt, and the status.
-
-    """
-    labels = list(setting.engines)
-    runs: dict[str, list[Run]] = {label: [] for label in labels}
-    status = 0
-    try:
-        for i in range(rounds):
-            # Who is first changes, so that what drifts meets all alike.
-            for label in labels[i % len(labels) :] + labels[: i % len(labels)]:
-                title = f"run {i + 1} of {rounds}, {label}"
-                engine = setting.engines[label]
-                runs[label].append(run_apart(engine, setting.asks, title))
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        status = INTERRUPTED
-    except EngineFailure as error:
-        # An hour of runs must not be lost with the last.
-        print(f"{Path(sys.argv[0]).name}: error: {title}: {error}", file=sys.stderr)
-        status = 2
-    return {label: of_policy for label, of_policy in runs.items() if of_policy}, status
-
-
 def main() -> int:
     end_as_interrupted()
     args = parser_of_all().parse_args()
@@ -378,11 +354,11 @@ def main() -> int:
     print(f"{setting.title}; {prompt_tokens:,} prompt tokens, {args.model}.")
     if setting.times:
         print(f"{setting.times}.")
-    runs, status = run_all(setting, args.runs)
-    if not runs:
+    heats, status = run_all(setting.engines, setting.asks, args.runs, args.side_by_side)
+    if not heats:
         return status
     print()
-    write_table(runs, sys.stdout)
+    write_table(heats, sys.stdout)
     if args.json is not None:
         described = {
             "prompts": setting.title,
@@ -392,9 +368,9 @@ def main() -> int:
             "block_size": args.block_size,
             "num_gpu_blocks_override": args.num_gpu_blocks_override,
         }
-        args.json.write_text(json.dumps(as_json(runs, described), indent=1) + "\n")
+        args.json.write_text(json.dumps(as_json(heats, described), indent=1) + "\n")
     if args.plot is not None:
-        draw(runs, args.plot, setting.title)
+        draw(heats, args.plot, setting.title)
     return status
 
 

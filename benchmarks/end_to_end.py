@@ -23,6 +23,9 @@ of that is settled before a time is looked at, by the simulator and one calibrat
 Few tokens are generated (--output-len), because on a CPU the answers would take longer
 than the prompts, and no policy changes that.
 
+On a machine whose speed changes, --side-by-side runs lru and another at the same time,
+each on half of the CPUs, and compares each pair.
+
 --plan prints what would be run and what the simulator expects of it. On a GPU, with a
 real model: --scale-lengths 1 --thin 1 --block-size 16.
 """
@@ -34,16 +37,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from benchmark_prefix_caching import (
-    Setting,
     check_lengths,
     engine_of,
     live_policies,
     model_of,
-    run_all,
     times_of,
 )
 from command_line import (
@@ -53,9 +55,10 @@ from command_line import (
     make_folder,
     make_parser,
 )
+from prefix_heats import add_side_by_side, check_side_by_side, run_all
 from prefix_prompts import Ask, as_asked, asks_of_trace
 from prefix_report import as_json, draw, write_table
-from prefix_runs import EngineFailure, run_apart
+from prefix_runs import EngineFailure, run_apart, run_side_by_side
 from vllm._eviction_C import ServiceModel
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -229,9 +232,15 @@ def plan(args: argparse.Namespace, name: str, cost: Cost, vocabulary: int) -> Pl
 
 
 def calibrate(
-    base: AsyncEngineArgs, vocabulary: int, output_len: int, at_once: int
+    base: AsyncEngineArgs,
+    vocabulary: int,
+    output_len: int,
+    at_once: int,
+    side_by_side: bool,
 ) -> Cost:
     """Measure what requests of two lengths cost, none of them cached.
+
+    Side by side, of each of two engines that do the same.
 
     Raises:
         EngineFailure: See `run_apart`.
@@ -247,8 +256,12 @@ def calibrate(
     for length in lengths:
         tokens = rng.integers(low, vocabulary, (20 * at_once, length), dtype=np.int32)
         asks = [Ask(0.0, row, output_len) for row in tokens]
-        run = run_apart(engine, asks, f"calibration, {length} tokens")
-        seconds.append(run.seconds / len(asks))
+        title = f"calibration, {length} tokens"
+        if side_by_side:
+            runs = run_side_by_side([engine] * 2, asks, [title] * 2)
+        else:
+            runs = [run_apart(engine, asks, title)]
+        seconds.append(fmean(run.seconds for run in runs) / len(asks))
     token = (seconds[1] - seconds[0]) / (lengths[1] - lengths[0])
     if token <= 0:
         raise ValueError(
@@ -281,6 +294,7 @@ def parse() -> argparse.Namespace:
     add("--traffic-seed", type=int, default=1)
     add("--runs", type=int, default=3, help="of each policy, in turn")
     add("--compare", default=POLICIES, metavar="POLICIES")
+    add_side_by_side(parser)
     add("--scenarios", default=",".join(SCENARIOS), help="default: %(default)s")
     add(
         "--at-once",
@@ -320,7 +334,9 @@ def cost_of(args: argparse.Namespace, base: AsyncEngineArgs, vocabulary: int) ->
 
     """
     if args.cost is None:
-        return calibrate(base, vocabulary, args.output_len, args.at_once)
+        return calibrate(
+            base, vocabulary, args.output_len, args.at_once, args.side_by_side
+        )
     try:
         request, token = (float(word) for word in args.cost.split(","))
         if not (0 <= request < math.inf and 0 < token < math.inf):
@@ -340,6 +356,8 @@ def main() -> int:
     try:
         pool = pool_blocks(args.scale_lengths, args.thin, args.block_size)
         policies = live_policies(args.compare)
+        if args.side_by_side:
+            check_side_by_side(len(policies))
         base = AsyncEngineArgs.from_cli_args(args)
         # One block is the engine's own.
         base = replace(base, num_gpu_blocks_override=pool + 1)
@@ -361,18 +379,17 @@ def main() -> int:
                 for policy in policies
             }
             title = f"{each.name}, {each.speed_up:.1f} times as fast"
-            setting = Setting(title, each.asks, engines, "")
             if "adaptive" in engines:
                 print(f"{times_of(engines['adaptive'])}.\n", flush=True)
-            runs, status = run_all(setting, args.runs)
-            if runs:
-                write_table(runs, sys.stdout)
+            heats, status = run_all(engines, each.asks, args.runs, args.side_by_side)
+            if heats:
+                write_table(heats, sys.stdout)
                 sys.stdout.flush()
-            if runs and args.out is not None:
+            if heats and args.out is not None:
                 stem = args.out / name.replace(" ", "-")
-                figures = as_json(runs, {"plan": describe(each, pool)})
+                figures = as_json(heats, {"plan": describe(each, pool)})
                 stem.with_suffix(".json").write_text(json.dumps(figures, indent=1))
-                draw(runs, stem.with_suffix(".png"), title)
+                draw(heats, stem.with_suffix(".png"), title)
             if status:
                 return status
     except (ValueError, EngineFailure) as error:

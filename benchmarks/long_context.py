@@ -25,12 +25,10 @@ from pathlib import Path
 
 import numpy as np
 from benchmark_prefix_caching import (
-    Setting,
     check_lengths,
     engine_of,
     live_policies,
     model_of,
-    run_all,
 )
 from command_line import (
     check_at_least_one,
@@ -39,6 +37,7 @@ from command_line import (
     make_folder,
     make_parser,
 )
+from prefix_heats import add_side_by_side, check_side_by_side, run_all
 from prefix_prompts import Ask
 from prefix_report import as_json, draw, write_table
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -85,6 +84,7 @@ def parse() -> argparse.Namespace:
     add("--traffic-seed", type=int, default=1)
     add("--runs", type=int, default=3, help="of each policy, in turn")
     add("--compare", default=POLICIES, metavar="POLICIES", help="default: %(default)s")
+    add_side_by_side(parser)
     add("--out", type=Path, help="folder for figures and plot")
     AsyncEngineArgs.add_cli_args(parser)
     args: argparse.Namespace = parser.parse_args()
@@ -109,6 +109,8 @@ def main() -> int:
     args = parse()
     try:
         policies = live_policies(args.compare)
+        if args.side_by_side:
+            check_side_by_side(len(policies))
         base = AsyncEngineArgs.from_cli_args(args)
         model = model_of(base)
         asks = turns(args, model.get_vocab_size())
@@ -125,13 +127,13 @@ def main() -> int:
         engines = {each.label: engine_of(base, each, 1.0) for each in policies}
     except ValueError as error:
         fail(" ".join(str(error).split()))
-    runs, status = run_all(Setting(title, asks, engines, ""), args.runs)
-    if runs:
-        write_table(runs, sys.stdout)
-    if runs and args.out is not None:
-        figures = as_json(runs, {"workload": title})
+    heats, status = run_all(engines, asks, args.runs, args.side_by_side)
+    if heats:
+        write_table(heats, sys.stdout)
+    if heats and args.out is not None:
+        figures = as_json(heats, {"workload": title})
         (args.out / "long-context.json").write_text(json.dumps(figures, indent=1))
-        draw(runs, args.out / "long-context.png", title)
+        draw(heats, args.out / "long-context.png", title)
     return status
 
 

@@ -3,19 +3,20 @@
 """Figures, table and plot of `benchmark_prefix_caching.py`.
 
 A figure of a policy is the mean of its runs, with the least and the most beside it:
-what does not leave that range is noise of the machine.
+what does not leave that range is noise of the machine. Where policies ran side by side
+they are compared pair by pair.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any, TextIO
 
 import numpy as np
 from prefix_runs import Run
 
-Runs = Mapping[str, Sequence[Run]]
-"""By the policy's label, in the order of the comparison."""
+Heat = Mapping[str, Run]
+"""What ran at the same time, by the policy's label."""
 
 FIGURES: dict[str, tuple[str, str, Callable[[Run], float]]] = {
     "ttft_mean": ("TTFT mean, ms", ",.0f", lambda r: 1000 * float(r.ttft.mean())),
@@ -63,8 +64,18 @@ def figures_of(run: Run) -> dict[str, float]:
     }
 
 
-def write_table(runs: Runs, file: TextIO) -> None:
+def by_policy(heats: Sequence[Heat]) -> dict[str, list[Run]]:
+    """All runs, in the order of the comparison."""
+    runs: dict[str, list[Run]] = {}
+    for heat in heats:
+        for label, run in heat.items():
+            runs.setdefault(label, []).append(run)
+    return runs
+
+
+def write_table(heats: Sequence[Heat], file: TextIO) -> None:
     """Markdown: a row a policy, and how the others compare with the first."""
+    runs = by_policy(heats)
     headings = [heading for heading, _, _ in FIGURES.values()]
     file.write(f"| policy | runs | {' | '.join(headings)} |\n")
     file.write("|---" * (len(headings) + 2) + "|\n")
@@ -72,40 +83,68 @@ def write_table(runs: Runs, file: TextIO) -> None:
         cells = []
         for _, form, measure in FIGURES.values():
             values = [measure(run) for run in of_policy]
-            cell = format(fmean(values), form)
-            least, most = format(min(values), form), format(max(values), form)
-            cells.append(cell if least == most else f"{cell} ({least} to {most})")
+            cells.append(_with_range(fmean(values), values, form))
         file.write(f"| {label} | {len(of_policy)} | {' | '.join(cells)} |\n")
     first, *others = runs
     if others:
         file.write("\n")
     for label in others:
-        parts = []
-        for name in ("ttft_mean", "ttft_p50", "ttft_p99", "prefill_tokens"):
-            heading, _, measure = FIGURES[name]
-            base = fmean(map(measure, runs[first]))
-            ratio = fmean(map(measure, runs[label])) / base
-            title = (
-                heading
-                if name in ("ttft_mean", "prefill_tokens")
-                else f"TTFT {heading}"
-            )
-            parts.append(f"{title.replace(', ms', '')} {100 * (ratio - 1):+.1f} %")
-        file.write(f"{label} against {first}: {', '.join(parts)}.\n")
+        pairs = [heat for heat in heats if {first, label} <= heat.keys()]
+        beside = f", side by side {len(pairs)} times" if pairs else ""
+        parts = [
+            f"{title} {_compared(heats, label, first, FIGURES[name][2])}"
+            for name, title in _COMPARED.items()
+        ]
+        file.write(f"{label} against {first}{beside}: {', '.join(parts)}.\n")
 
 
-def as_json(runs: Runs, setting: dict[str, Any]) -> dict[str, Any]:
-    """Setting and figures of every run, in full."""
-    return {
-        "setting": setting,
-        "runs": {
-            label: [figures_of(run) for run in of_policy]
-            for label, of_policy in runs.items()
-        },
-    }
+_COMPARED = {
+    "ttft_mean": "TTFT mean",
+    "ttft_p50": "TTFT p50",
+    "ttft_p99": "TTFT p99",
+    "prefill_tokens": "prefill tokens computed",
+}
 
 
-def draw(runs: Runs, path: Path, title: str) -> None:
+def _compared(
+    heats: Sequence[Heat], label: str, first: str, measure: Callable[[Run], float]
+) -> str:
+    """By how much one policy has more than another, in percent.
+
+    Of the pairs where they ran side by side, else of the means.
+    """
+    ratios = [
+        measure(heat[label]) / measure(heat[first])
+        for heat in heats
+        if {first, label} <= heat.keys()
+    ]
+    if not ratios:
+        runs = by_policy(heats)
+        ratios = [fmean(map(measure, runs[label])) / fmean(map(measure, runs[first]))]
+    more = [100 * (ratio - 1) for ratio in ratios]
+    return _with_range(100 * (geometric_mean(ratios) - 1), more, "+.1f", " %")
+
+
+def _with_range(
+    middle: float, values: Sequence[float], form: str, unit: str = ""
+) -> str:
+    """The middle, and in brackets the least and the most, if they are two."""
+    cell = format(middle, form) + unit
+    least, most = format(min(values), form), format(max(values), form)
+    return cell if least == most else f"{cell} ({least} to {most})"
+
+
+def as_json(heats: Sequence[Heat], setting: dict[str, Any]) -> dict[str, Any]:
+    """Setting and figures of every run, in full. `heat` is the same of those that ran
+    at the same time."""
+    runs: dict[str, list[dict[str, float]]] = {}
+    for i, heat in enumerate(heats):
+        for label, run in heat.items():
+            runs.setdefault(label, []).append({"heat": i, **figures_of(run)})
+    return {"setting": setting, "runs": runs}
+
+
+def draw(heats: Sequence[Heat], path: Path, title: str) -> None:
     """Distribution of times to first token, and prefill tokens against the first."""
     import matplotlib
 
@@ -115,6 +154,7 @@ def draw(runs: Runs, path: Path, title: str) -> None:
     figure, (left, right) = pyplot.subplots(
         1, 2, figsize=(11, 4.2), layout="constrained"
     )
+    runs = by_policy(heats)
     first = next(iter(runs))
     base = np.mean([np.cumsum(r.prompt - r.cached) for r in runs[first]], axis=0)
     for color, (label, of_policy) in enumerate(runs.items()):

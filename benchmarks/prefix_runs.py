@@ -6,14 +6,21 @@ A process of its own, because an engine changes the process that it runs in, and
 because what one policy leaves behind must not meet the next. Requests come when they
 are due, whether the engine keeps up or not, and a time to first token counts from when
 a request was due: an engine that falls behind does not get fewer requests for it.
+
+Several engines can run at the same time, each on CPUs of its own: what the machine does
+to one of them it does to all.
 """
 
 import asyncio
 import multiprocessing
+import os
+import threading
 import time
 import uuid
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,16 +80,81 @@ def run_apart(engine_args: Any, asks: list[Ask], title: str) -> Run:
             said of it itself is on standard error.
 
     """
+    (run,) = _run_in_processes([engine_args], asks, [title], [()])
+    return run
+
+
+def run_side_by_side(
+    engines: Sequence[Any], asks: list[Ask], titles: Sequence[str]
+) -> list[Run]:
+    """Run the same requests on several new engines at the same time.
+
+    Each has as many of this process's CPUs; the requests start when all are ready.
+
+    Args:
+        engines: `AsyncEngineArgs` of each, on the CPU backend; as many as there are
+            CPUs at most.
+        asks: In order of their times.
+        titles: Of the progress bars.
+
+    Raises:
+        EngineFailure: As of `run_apart`, of any of them.
+
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    each = len(cpus) // len(engines)
+    shares = [tuple(cpus[i * each : (i + 1) * each]) for i in range(len(engines))]
+    return _run_in_processes(engines, asks, titles, shares)
+
+
+def _run_in_processes(
+    engines: Sequence[Any],
+    asks: list[Ask],
+    titles: Sequence[str],
+    cpus: Sequence[tuple[int, ...]],
+) -> list[Run]:
+    """One process each, on the CPUs given; on any where none are."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
+    start = context.Barrier(len(engines))
+    with ExitStack() as stack:
+        pools = [
+            stack.enter_context(
+                ProcessPoolExecutor(1, context, _settle, (start, of_one))
+            )
+            for of_one in cpus
+        ]
         try:
-            return pool.submit(_run, engine_args, asks, title).result()
+            runs = [
+                pool.submit(_run, engine, asks, title)
+                for pool, engine, title in zip(pools, engines, titles, strict=True)
+            ]
+            ended, _ = wait(runs, return_when=FIRST_EXCEPTION)
+            failed = [run for run in ended if run.exception() is not None]
+            if failed:
+                start.abort()  # the others must not wait for it
+                failed[0].result()
+            return [run.result() for run in runs]
         except BrokenProcessPool:
+            start.abort()
             raise EngineFailure("its process was ended from outside.") from None
         except KeyboardInterrupt:
-            for process in list(pool._processes.values()):
-                process.terminate()
+            for pool in pools:
+                for process in list(pool._processes.values()):
+                    process.terminate()
             raise
+
+
+_start: threading.Barrier
+"""In the process of an engine: all wait here until each is ready."""
+
+
+def _settle(start: threading.Barrier, cpus: tuple[int, ...]) -> None:
+    global _start
+    _start = start
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+        # By itself the backend leaves out siblings of a core, and one for others.
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cpus))
 
 
 def _run(engine_args: Any, asks: list[Ask], title: str) -> Run:
@@ -103,6 +175,7 @@ async def _serve(engine_args: Any, asks: list[Ask], title: str) -> Run:
     )
     try:
         await _warm_up(engine, asks)
+        await asyncio.to_thread(_start.wait)
         return await _replay(engine, asks, title)
     finally:
         engine.shutdown()

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import benchmark_prefix_caching as command
 import end_to_end
+import prefix_heats
+import prefix_runs
 import pytest
 
 from tests.engine.tiny_model import ENGINE_ENVIRONMENT, make_tiny_llama
@@ -39,6 +41,9 @@ def call(monkeypatch, model):
     return run
 
 
+needs_two_cpus = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="one CPU cannot be divided"
+)
 WORKLOAD = ["--workload", "P1", "--traffic", "scale-lengths=0.02"]
 
 
@@ -67,6 +72,7 @@ WORKLOAD = ["--workload", "P1", "--traffic", "scale-lengths=0.02"]
         ([*WORKLOAD, "--plot", "x.bmp"], "must end in .png"),
         ([*WORKLOAD, "--json", "/nowhere/x.json"], "its folder does not exist"),
         ([*WORKLOAD, "--num-gpu-blocks-override", "4"], "holds 96 tokens, and a req"),
+        ([*WORKLOAD, "--side-by-side"], "--side-by-side: needs two policies"),
         (["--num-prompts", "0"], "--num-prompts 0: must be at least 1"),
         (["--num-prompts", "3", "--input-length-range", "9"], "must be MIN:MAX"),
         (["--num-prompts", "3", "--input-length-range", "90:9"], "the least first"),
@@ -112,7 +118,7 @@ def test_runs_are_kept_when_an_engine_fails(call, capfd, tmp_path):
     words = [*WORKLOAD, "--json", path, "--enforce-eager", "--max-model-len", "512"]
     words += ["--workload-seconds", "20", "--speed-up", "20", "--output-len", "1"]
     words += ["--num-gpu-blocks-override", "24", "--runs", "2"]
-    served = command.run_apart
+    served = prefix_heats.run_apart
     calls = []
 
     def second_fails(engine, asks, title):
@@ -122,12 +128,61 @@ def test_runs_are_kept_when_an_engine_fails(call, capfd, tmp_path):
         return served(engine, asks, title)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "run_apart", second_fails)
+        patch.setattr(prefix_heats, "run_apart", second_fails)
         assert call(command.main, *words) == 2
     out, errors = capfd.readouterr()
     assert re.search(r"^\| lru \| 1 \|", out, re.MULTILINE)
     assert len(json.loads(path.read_text())["runs"]["lru"]) == 1
     assert re.search(r"^command.py: error: run 2 of 2, lru: .", errors, re.MULTILINE)
+
+
+SHORT = [*WORKLOAD, "--workload-seconds", "20", "--speed-up", "20"]
+SHORT += ["--output-len", "1", "--num-gpu-blocks-override", "24"]
+SHORT += ["--enforce-eager", "--max-model-len", "512"]
+
+
+@needs_two_cpus
+def test_two_policies_run_side_by_side(call, capfd, tmp_path):
+    """Each pair at the same time, on other halves of the CPUs in the next round."""
+    path = tmp_path / "out.json"
+    words = ["--compare", "lru,s3fifo", "--side-by-side", "--runs", "2"]
+    settled = []
+
+    def of_cpus(engines, asks, titles, cpus):
+        settled.append(
+            dict(zip((each.rsplit()[-1] for each in titles), cpus, strict=True))
+        )
+        return served(engines, asks, titles, cpus)
+
+    served = prefix_runs._run_in_processes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefix_runs, "_run_in_processes", of_cpus)
+        assert call(command.main, *SHORT, *words, "--json", path) == 0
+    first, second = settled
+    assert first["lru"] == second["s3fifo"] and first["s3fifo"] == second["lru"]
+    assert first["lru"] and not set(first["lru"]) & set(first["s3fifo"])
+    assert "s3fifo against lru, side by side 2 times: TTFT" in capfd.readouterr().out
+    runs = json.loads(path.read_text())["runs"]
+    for lru, s3fifo in zip(runs["lru"], runs["s3fifo"], strict=True):
+        assert lru["heat"] == s3fifo["heat"]
+        assert lru["requests"] == s3fifo["requests"] > 10
+
+
+@needs_two_cpus
+def test_an_engine_that_does_not_start_keeps_nobody_waiting(call, capfd):
+    def second_fails(engines, asks, titles):
+        engine = replace(engines[1], max_num_seqs=64, max_num_batched_tokens=1)
+        return served([engines[0], engine], asks, titles)
+
+    served = prefix_heats.run_side_by_side
+    words = ["--compare", "lru,s3fifo", "--side-by-side"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefix_heats, "run_side_by_side", second_fails)
+        assert call(command.main, *SHORT, *words) == 2
+    errors = capfd.readouterr().err
+    (line,) = re.findall("^command.py: error: .*", errors, re.MULTILINE)
+    assert line.startswith("command.py: error: run 1 of 1, lru beside s3fifo: ")
+    assert "max_num_batched_tokens" in line
 
 
 def test_end_to_end_plans_before_it_measures(call, capfd):

@@ -29,7 +29,9 @@ LRU = [
     run(0.1, 0.3, 0.5, 0.9, cached=[0, 0, 50, 50]),
     run(0.1, 0.3, 0.5, 1.1, cached=[0, 0, 50, 50]),
 ]
-OTHER = [run(0.1, 0.2, 0.3, 0.4, cached=[0, 80, 80, 40])]
+OTHER = run(0.1, 0.2, 0.3, 0.4, cached=[0, 80, 80, 40])
+IN_TURN = [{"lru": LRU[0]}, {"s3fifo": OTHER}, {"lru": LRU[1]}]
+SIDE_BY_SIDE = [{"lru": LRU[0], "s3fifo": OTHER}, {"s3fifo": OTHER, "lru": LRU[1]}]
 
 
 def test_figures_of_a_run():
@@ -47,7 +49,7 @@ def test_figures_of_a_run():
 
 def test_the_table_has_means_and_ranges_and_compares_with_the_first():
     file = io.StringIO()
-    write_table({"lru": LRU, "s3fifo": OTHER}, file)
+    write_table(IN_TURN, file)
     heading, _, lru, other, empty, compared = file.getvalue().splitlines()
     assert heading.startswith("| policy | runs | TTFT mean, ms | p50 | p95 | p99 |")
     assert lru.startswith("| lru | 2 | 475 (450 to 500) | 400 | ")
@@ -60,8 +62,28 @@ def test_the_table_has_means_and_ranges_and_compares_with_the_first():
     )
 
 
+def test_what_ran_side_by_side_is_compared_pair_by_pair():
+    """Mean TTFT 250 of 450 and of 500 ms: the geometric mean of the ratios is 0.527."""
+    file = io.StringIO()
+    write_table(SIDE_BY_SIDE, file)
+    *_, compared = file.getvalue().splitlines()
+    assert compared == (
+        "s3fifo against lru, side by side 2 times: TTFT mean -47.3 % (-50.0 to -44.4), "
+        "TTFT p50 -37.5 %, TTFT p99 -59.5 % (-63.3 to -55.3), "
+        "prefill tokens computed -33.3 %."
+    )
+
+
+def test_json_says_what_ran_at_the_same_time():
+    found = as_json(SIDE_BY_SIDE, {})["runs"]
+    assert [run["heat"] for run in found["lru"]] == [0, 1]
+    assert [run["heat"] for run in found["s3fifo"]] == [0, 1]
+    found = as_json(IN_TURN, {})["runs"]
+    assert [run["heat"] for run in found["lru"]] == [0, 2]
+
+
 def test_json_has_every_run():
-    found = as_json({"lru": LRU, "s3fifo": OTHER}, {"model": "m"})
+    found = as_json(IN_TURN, {"model": "m"})
     assert found["setting"] == {"model": "m"}
     assert [len(of) for of in found["runs"].values()] == [2, 1]
     assert found["runs"]["s3fifo"][0]["hit_rate"] == 50
@@ -69,5 +91,5 @@ def test_json_has_every_run():
 
 def test_a_plot_is_drawn(tmp_path):
     path = tmp_path / "plot.png"
-    draw({"lru": LRU, "s3fifo": OTHER}, path, "two policies")
+    draw(IN_TURN, path, "two policies")
     assert path.read_bytes().startswith(b"\x89PNG")
