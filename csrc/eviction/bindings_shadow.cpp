@@ -49,6 +49,14 @@ void bind_shadow_host(nb::module_& module) {
           },
           "Return (mark, query tokens, hit tokens of each candidate, cost of all full prompt blocks, cost of the hits "
           "of each candidate), or None while it is not there.")
+      .def("model", &ShadowHost::model, "candidate"_a,
+           "What a candidate has learnt, as of the last answer to `mark`; empty when it learns nothing.")
+      .def(
+          "load_model",
+          [](ShadowHost& host, std::size_t candidate, const std::vector<double>& model) {
+            return host.load_model(candidate, model);
+          },
+          "candidate"_a, "model"_a, "Give it what an earlier run learnt, before the first event.")
       .def("drain", &ShadowHost::drain, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("failure", &ShadowHost::failure)
       .def_prop_ro("dropped", &ShadowHost::dropped)

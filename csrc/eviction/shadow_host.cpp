@@ -29,7 +29,8 @@ ShadowHost::ShadowHost(std::uint32_t num_blocks, std::uint32_t block_size, std::
                        Windows windows, Options options, RecomputeCost cost, const std::optional<HoleRule>& holes)
     : options_(options),
       shadows_(num_blocks, block_size, std::move(candidates), std::move(windows), cost, holes),
-      bytes_(shadows_.bytes()) {
+      bytes_(shadows_.bytes()),
+      models_(models()) {
   if (options_.threaded) thread_ = std::thread([this] { run(); });
 }
 
@@ -237,8 +238,28 @@ void ShadowHost::answer(std::uint64_t mark, std::uint32_t replay_blocks) {
     }
     window_.clear();
   }
+  std::vector<std::vector<double>> learnt = models();
   const std::lock_guard lock(mutex_);
   answer_ = std::move(answer);
+  models_ = std::move(learnt);
+}
+
+std::vector<std::vector<double>> ShadowHost::models() const {
+  std::vector<std::vector<double>> learnt;
+  for (std::size_t i = 0; i < shadows_.size(); ++i) learnt.push_back(shadows_.model(i));
+  return learnt;
+}
+
+std::vector<double> ShadowHost::model(std::size_t candidate) const {
+  const std::lock_guard lock(mutex_);
+  return models_.at(candidate);
+}
+
+bool ShadowHost::load_model(std::size_t candidate, std::span<const double> model) {
+  const std::lock_guard lock(mutex_);  // the first event hands it on to the thread
+  if (!shadows_.load_model(candidate, model)) return false;
+  models_.at(candidate) = shadows_.model(candidate);
+  return true;
 }
 
 void ShadowHost::fail(const char* why) {

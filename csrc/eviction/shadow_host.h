@@ -75,6 +75,11 @@ class ShadowHost {
   // Frees what a hand-over left, on the thread.
   void discard(Leftovers leftovers);
 
+  // What a candidate has learnt, as of the last mark that was answered; see policy.h.
+  std::vector<double> model(std::size_t candidate) const;
+  // Before the first event. Where it is false the candidate learns anew.
+  bool load_model(std::size_t candidate, std::span<const double> model);
+
   std::string failure() const;
   std::uint64_t dropped() const { return dropped_; }
   double busy_seconds() const { return static_cast<double>(busy_nanoseconds_.load()) * 1e-9; }
@@ -101,6 +106,7 @@ class ShadowHost {
   void handle(Kind kind, const std::uint64_t* head, std::span<const Key> keys);
   void plan(std::uint64_t number);
   void answer(std::uint64_t mark, std::uint32_t replay_blocks);
+  std::vector<std::vector<double>> models() const;
   void fail(const char* why);
 
   Options options_;
@@ -116,6 +122,7 @@ class ShadowHost {
   std::vector<Leftovers> leftovers_;
   std::optional<Answer> answer_;
   std::optional<HandOverPlan> plan_;
+  std::vector<std::vector<double>> models_;
   std::string failure_;
   bool working_ = false;
   std::unordered_set<Serial> left_out_;  // requests whose admission was, until they end

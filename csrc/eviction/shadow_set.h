@@ -92,6 +92,12 @@ class ShadowSet {
     for (auto& pool : pools_) pool->reset();
   }
 
+  // What a candidate has learnt; see policy.h.
+  std::vector<double> model(std::size_t i) const { return pools_.at(i)->queue().policy().model(); }
+  bool load_model(std::size_t i, std::span<const double> model) {
+    return pools_.at(i)->queue().policy().load_model(model);
+  }
+
   // For a pool whose slots are `residents`.
   HandOverPlan plan(std::size_t i, std::uint32_t num_slots, std::vector<Resident> residents) {
     std::unique_ptr<Policy> next = make_policy(candidates_.at(i).name, num_slots, candidates_.at(i).parameters);

@@ -102,6 +102,32 @@ def test_it_answers_without_being_waited_for() -> None:
 
 
 @pytest.mark.parametrize("threaded", [False, True])
+def test_what_a_shadow_has_learnt_is_told_with_the_answer(threaded: bool) -> None:
+    candidates = [("lru", {}), ("gittins", {})]
+    host, untaught, taught = (
+        ShadowHost(60, BLOCK_SIZE, candidates, threaded=threaded) for _ in range(3)
+    )
+    feed(host, 1, 300)
+    host.drain()
+    assert host.model(1) == untaught.model(1) != []
+    answer_to(host, host.mark())
+    learnt = host.model(1)
+    assert learnt != untaught.model(1)
+    assert host.model(0) == []
+
+    assert taught.load_model(1, learnt)
+    assert taught.model(1) == learnt
+    assert not taught.load_model(1, learnt[:-1])
+    assert not taught.load_model(0, learnt)
+    assert taught.model(1) == learnt
+    for each in (untaught, taught):
+        feed(each, 2, 300)
+        answer_to(each, each.mark())
+        each.check()
+    assert untaught.model(1) != taught.model(1)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
 def test_a_full_inbox_leaves_out_whole_requests_and_counts_them(threaded: bool) -> None:
     """Those that it knows of are ended, so that no block is held for ever."""
     host = ShadowHost(

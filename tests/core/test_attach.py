@@ -272,13 +272,36 @@ def test_what_is_learnt_is_written_while_the_engine_runs(
     assert not path.exists()
     later = time.monotonic() + 60.0
     hooks.step(later)
-    hooks.state_keeper.wait()
+    hooks.state_keepers[0].wait()
     again = make_scheduler(model, "gittins", **config)
     assert again.eviction.queue.model() == hooks.queue.model()
     path.unlink()
     hooks.step(later + 59.0)
-    hooks.state_keeper.wait()
+    hooks.state_keepers[0].wait()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("first", ["gittins", "lru"])
+def test_what_a_shadow_has_learnt_is_there_after_a_restart(
+    model: Path, tmp_path: Path, first: str
+) -> None:
+    """Of the live candidate too: its shadow learns whoever is live."""
+    path = tmp_path / "state.json"
+    gittins = {"name": "gittins", "state_file": str(path)}
+    candidates = [gittins, "lru"] if first == "gittins" else ["lru", gittins]
+    at = candidates.index(gittins)
+    config = {"eviction_config": {"candidates": candidates, "threaded": False}}
+    scheduler = make_scheduler(model, "adaptive", **config)
+    untaught = scheduler.eviction.host.model(at)
+    serve(scheduler, 1, 1, 2, 1)
+    scheduler.eviction.step(time.monotonic() + 30.0)  # asks for the hits
+    learnt = scheduler.eviction.host.model(at)
+    assert learnt != untaught
+    scheduler.shutdown()
+    again = make_scheduler(model, "adaptive", **config)
+    assert again.eviction.host.model(at) == learnt
+    if first == "gittins":
+        assert again.eviction.queue.model() == learnt
 
 
 @pytest.mark.parametrize("path", ["/", ".", "no/such/folder/state", "a\0b"])
@@ -304,7 +327,7 @@ def test_no_fault_of_ours_reaches_the_scheduler(
     scheduler = make_scheduler(model, name, num_blocks=20)
     hooks = scheduler.eviction
     path = str(tmp_path / "state.json")
-    hooks.state_keeper = StateKeeper(hooks.queue, name, path)
+    hooks.state_keepers = [StateKeeper(hooks.queue, name, path)]
     serve(scheduler, 1, 2, 1)
 
     def fail(*_: object) -> None:

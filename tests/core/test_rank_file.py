@@ -5,7 +5,7 @@
 import pytest
 from vllm.config import ParallelConfig
 
-from vllm.v1.core.eviction.rank_file import path_of_rank
+from vllm.v1.core.eviction.rank_file import config_of_rank, path_of_rank
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -23,3 +23,14 @@ def test_no_two_ranks_have_the_same_file(dense: bool) -> None:
 
 def test_a_single_engine_has_the_file_as_given() -> None:
     assert path_of_rank("a/state", ParallelConfig()) == "a/state"
+
+
+def test_only_the_file_of_a_policys_parameters_is_the_ranks_own() -> None:
+    config = ParallelConfig(data_parallel_size=3, data_parallel_rank=2)
+    given = {"state_file": "state.json", "half_life": 3}
+    assert config_of_rank(given, config) == {
+        "state_file": "state.dp2.json",
+        "half_life": 3,
+    }
+    assert given["state_file"] == "state.json"
+    assert config_of_rank(None, config) == {}

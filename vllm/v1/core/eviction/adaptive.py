@@ -15,6 +15,7 @@ What happens in one scheduler step is bounded; the most is one slice of a hand-o
 
 import reprlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vllm._eviction_C import ShadowHost
@@ -32,9 +33,11 @@ from vllm.v1.core.eviction.decision_log import DecisionLog
 from vllm.v1.core.eviction.free_queue import PolicyFreeQueue
 from vllm.v1.core.eviction.hand_over import HandOver
 from vllm.v1.core.eviction.hooks import EvictionHooks
+from vllm.v1.core.eviction.rank_file import config_of_rank
 from vllm.v1.core.eviction.recompute_cost import prefill_cost
 from vllm.v1.core.eviction.registry import MANAGER, get_policy, native_parameters
 from vllm.v1.core.eviction.rules import CountsSince, Decision, Rule, weighed
+from vllm.v1.core.eviction.state_file import ShadowModel, StateKeeper, load_state
 from vllm.v1.core.eviction.windows import group_windows
 
 if TYPE_CHECKING:
@@ -61,7 +64,11 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
     manager = scheduler.kv_cache_manager
     pool = manager.block_pool
     block_size, windows = group_windows(manager)
-    candidates = resolve_candidates(config.candidates)
+    parallel = scheduler.vllm_config.parallel_config
+    candidates = [
+        replace(each, config=config_of_rank(each.config, parallel))
+        for each in resolve_candidates(config.candidates)
+    ]
     window = cache_config.eviction_window
     cost = prefill_cost(scheduler.vllm_config).cost
     holes = None if manager.hole_filler is None else manager.hole_filler.rule
@@ -78,6 +85,12 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
         record_window=resolve_rule(config, window) == "paper",
         cost=cost,
     )
+    keepers = []
+    for i, each in enumerate(candidates):
+        if path := each.config.get("state_file"):
+            shadow = ShadowModel(host, i)
+            load_state(shadow, each.name, path)
+            keepers.append(StateKeeper(shadow, each.name, path))
     first = candidates[0]
     policy = get_policy(first.name).make(
         pool.num_gpu_blocks, parse_config(first.name, first.config, holes)
@@ -95,7 +108,9 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
         queue.bytes / 2**20,
         host.bytes / 2**20,
     )
-    return AdaptiveHooks(scheduler, config, window, candidates, queue, host)
+    hooks = AdaptiveHooks(scheduler, config, window, candidates, queue, host)
+    hooks.state_keepers = keepers
+    return hooks
 
 
 class AdaptiveHooks(EvictionHooks):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.logger import init_logger
 
-from vllm.v1.core.eviction.rank_file import path_of_rank
+from vllm.v1.core.eviction.rank_file import config_of_rank
 from vllm.v1.core.eviction.recorder import Record, Recorder
 from vllm.v1.core.eviction.registry import DEFAULT_POLICY, MANAGER
 from vllm.v1.core.eviction.state_file import StateKeeper
@@ -42,11 +42,10 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
     from vllm.v1.core.eviction.free_queue import install
     from vllm.v1.core.eviction.recompute_cost import prefill_cost
 
-    config = dict(scheduler.vllm_config.cache_config.eviction_config or {})
-    if config.get("state_file"):
-        config["state_file"] = path_of_rank(
-            config["state_file"], scheduler.vllm_config.parallel_config
-        )
+    config = config_of_rank(
+        scheduler.vllm_config.cache_config.eviction_config,
+        scheduler.vllm_config.parallel_config,
+    )
     manager = scheduler.kv_cache_manager
     cached_groups(manager)  # raises, if it does, before anything has changed
     # Also where the policy does not weigh it: what was saved is counted by it.
@@ -64,7 +63,7 @@ def attach_policy(scheduler: "Scheduler", name: str) -> "EvictionHooks":
     )
     hooks = EvictionHooks(name, queue, manager)
     if path := config.get("state_file"):
-        hooks.state_keeper = StateKeeper(queue, name, path)
+        hooks.state_keepers.append(StateKeeper(queue, name, path))
     return hooks
 
 
@@ -274,8 +273,8 @@ class EvictionHooks(Hooks):
         self.queue = queue
         self.stopped = False
         """Nothing is decided any more; LRU, or what was live, stays."""
-        self.state_keeper: StateKeeper | None = None
-        """Writes what the policy learns, where that is wanted."""
+        self.state_keepers: list[StateKeeper] = []
+        """Write what policies learn, where that is wanted."""
         self._killed = False
         self._reported: dict[str, float] = {
             "evictions": 0,
@@ -299,15 +298,15 @@ class EvictionHooks(Hooks):
         self.queue.advance(now)
         if self.queue.failure and not self.stopped:
             self._report_failure(self.queue.failure, "LRU order")
-        if self.state_keeper is not None:
-            self.state_keeper.step(now)
+        for keeper in self.state_keepers:
+            keeper.step(now)
 
     def _on_reset(self) -> None:
         self.queue.sync()
 
     def _on_shutdown(self) -> None:
-        if self.state_keeper is not None:
-            self.state_keeper.close()
+        for keeper in self.state_keepers:
+            keeper.close()
 
     @property
     def observes_end(self) -> bool:

@@ -3,7 +3,7 @@
 """Each data-parallel rank has a cache of its own, and so files of its own."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vllm.config import ParallelConfig
@@ -25,3 +25,13 @@ def path_of_rank(path: str, parallel_config: "ParallelConfig") -> str:
         return path
     stem, suffix = os.path.splitext(path)
     return f"{stem}.dp{rank}{suffix}"
+
+
+def config_of_rank(
+    config: dict[str, Any] | None, parallel_config: "ParallelConfig"
+) -> dict[str, Any]:
+    """A policy's parameters, the file that this engine core writes among them."""
+    config = dict(config or {})
+    if config.get("state_file"):
+        config["state_file"] = path_of_rank(config["state_file"], parallel_config)
+    return config

@@ -80,8 +80,8 @@ class GittinsConfig:
 
     state_file: str = ""
     """Where what it has learnt is kept: read at the start, written each minute and when
-    the engine shuts down. By default it learns anew. Not used by shadows of
-    `adaptive`."""
+    the engine shuts down. By default it learns anew. Of a candidate of `adaptive`:
+    what its shadow has learnt."""
 
 
 def _native(

@@ -11,9 +11,12 @@ import json
 import logging
 import threading
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vllm.v1.core.eviction.whole_file import replace_file
+
+if TYPE_CHECKING:
+    from vllm._eviction_C import ShadowHost
 
 # Not vllm.logger: the registry imports this module when a policy is made.
 logger = logging.getLogger(__name__)
@@ -92,6 +95,28 @@ def save_state(model: list[float], name: str, path: str) -> bool:
         )
         return False
     return True
+
+
+class ShadowModel:
+    """What a candidate's shadow has learnt, which outlives its turns as live policy.
+
+    Args:
+        host: Of the shadows.
+        candidate: Its index.
+
+    """
+
+    def __init__(self, host: "ShadowHost", candidate: int):
+        self._host = host
+        self._candidate = candidate
+
+    def model(self) -> list[float]:
+        """As of the last time that the shadows were asked for their hits."""
+        return self._host.model(self._candidate)
+
+    def load_model(self, model: list[float]) -> bool:
+        """Before the first event."""
+        return self._host.load_model(self._candidate, model)
 
 
 class StateKeeper:
