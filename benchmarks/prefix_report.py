@@ -90,7 +90,8 @@ def write_table(heats: Sequence[Heat], file: TextIO) -> None:
         file.write("\n")
     for label in others:
         pairs = [heat for heat in heats if {first, label} <= heat.keys()]
-        beside = f", side by side {len(pairs)} times" if pairs else ""
+        pair = "pair" if len(pairs) == 1 else "pairs"
+        beside = f", {len(pairs)} {pair} side by side" if pairs else ""
         parts = [
             f"{title} {_compared(heats, label, first, FIGURES[name][2])}"
             for name, title in _COMPARED.items()

@@ -141,31 +141,44 @@ SHORT += ["--output-len", "1", "--num-gpu-blocks-override", "24"]
 SHORT += ["--enforce-eager", "--max-model-len", "512"]
 
 
+def test_in_turn_who_is_first_changes():
+    heats = [heat for _, heat in prefix_heats.heats_of(["a", "b", "c"], 2, False)]
+    assert heats == [("a",), ("b",), ("c",), ("b",), ("c",), ("a",)]
+
+
+def test_side_by_side_pairs_change_their_cpus():
+    heats = list(prefix_heats.heats_of(["a", "b", "c"], 2, True))
+    assert [title for title, _ in heats] == ["run 1 of 2"] * 2 + ["run 2 of 2"] * 2
+    assert [heat for _, heat in heats] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "a"),
+        ("c", "a"),
+    ]
+
+
 @needs_two_cpus
 def test_two_policies_run_side_by_side(call, capfd, tmp_path):
-    """Each pair at the same time, on other halves of the CPUs in the next round."""
+    """At the same time, each on CPUs of its own."""
     path = tmp_path / "out.json"
-    words = ["--compare", "lru,s3fifo", "--side-by-side", "--runs", "2"]
-    settled = []
+    shares = []
 
     def of_cpus(engines, asks, titles, cpus):
-        settled.append(
-            dict(zip((each.rsplit()[-1] for each in titles), cpus, strict=True))
-        )
+        shares.extend(cpus)
         return served(engines, asks, titles, cpus)
 
     served = prefix_runs._run_in_processes
+    words = ["--compare", "lru,s3fifo", "--side-by-side", "--json", path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefix_runs, "_run_in_processes", of_cpus)
-        assert call(command.main, *SHORT, *words, "--json", path) == 0
-    first, second = settled
-    assert first["lru"] == second["s3fifo"] and first["s3fifo"] == second["lru"]
-    assert first["lru"] and not set(first["lru"]) & set(first["s3fifo"])
-    assert "s3fifo against lru, side by side 2 times: TTFT" in capfd.readouterr().out
+        assert call(command.main, *SHORT, *words) == 0
+    first, second = map(set, shares)
+    assert first and second and not first & second
+    assert "s3fifo against lru, 1 pair side by side: TTFT" in capfd.readouterr().out
     runs = json.loads(path.read_text())["runs"]
-    for lru, s3fifo in zip(runs["lru"], runs["s3fifo"], strict=True):
-        assert lru["heat"] == s3fifo["heat"]
-        assert lru["requests"] == s3fifo["requests"] > 10
+    (lru,), (s3fifo,) = runs["lru"], runs["s3fifo"]
+    assert lru["heat"] == s3fifo["heat"] == 0
+    assert lru["requests"] == s3fifo["requests"] > 10
 
 
 @needs_two_cpus

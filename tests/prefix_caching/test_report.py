@@ -68,7 +68,7 @@ def test_what_ran_side_by_side_is_compared_pair_by_pair():
     write_table(SIDE_BY_SIDE, file)
     *_, compared = file.getvalue().splitlines()
     assert compared == (
-        "s3fifo against lru, side by side 2 times: TTFT mean -47.3 % (-50.0 to -44.4), "
+        "s3fifo against lru, 2 pairs side by side: TTFT mean -47.3 % (-50.0 to -44.4), "
         "TTFT p50 -37.5 %, TTFT p99 -59.5 % (-63.3 to -55.3), "
         "prefill tokens computed -33.3 %."
     )
