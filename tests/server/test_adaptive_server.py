@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM eviction fork
 """`vllm serve --eviction-policy adaptive`: traffic changes, the policy follows, and an
-operator sees it in the log, in /metrics and in /eviction."""
+operator sees it in the log, in /metrics and in /eviction.
+
+Servers are dear: the tests are the stages of one life of each, in this order."""
 
 import re
 from collections.abc import Iterator
