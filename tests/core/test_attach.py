@@ -40,7 +40,7 @@ def journal() -> Iterator[Journal]:
     handler = Journal()
     loggers = [
         logging.getLogger(f"vllm.v1.core.eviction.{name}")
-        for name in ("attach", "hooks")
+        for name in ("attach", "hooks", "state_file")
     ]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -234,16 +234,21 @@ def test_only_the_engines_pool_gets_the_policy(chooser: str, model: Path) -> Non
     assert type(host.free_block_queue) is FreeKVCacheBlockQueue
 
 
+def gittins_with(state_file: Path | str, model: Path) -> Scheduler:
+    """A scheduler whose policy keeps what it learns."""
+    config = {"state_file": str(state_file)}
+    return make_scheduler(model, "gittins", eviction_config=config)
+
+
 def test_what_gittins_has_learnt_is_there_after_a_restart(
     model: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "state.json"
-    config = {"eviction_config": {"state_file": str(path)}}
-    first = make_scheduler(model, "gittins", **config)
+    first = gittins_with(path, model)
     serve(first, 1, 1, 2, 1)
     learnt = first.kv_cache_manager.block_pool.free_block_queue.model()
     first.eviction.shutdown()
-    again = make_scheduler(model, "gittins", **config)
+    again = gittins_with(path, model)
     assert again.kv_cache_manager.block_pool.free_block_queue.model() == learnt
     assert learnt != make_scheduler(model, "gittins").eviction.queue.model()
 
@@ -265,15 +270,14 @@ def test_what_is_learnt_is_written_while_the_engine_runs(
 ) -> None:
     """It may be killed, and mostly is."""
     path = tmp_path / "state.json"
-    config = {"eviction_config": {"state_file": str(path)}}
-    scheduler = make_scheduler(model, "gittins", **config)
+    scheduler = gittins_with(path, model)
     serve(scheduler, 1, 1, 2, 1)
     hooks = scheduler.eviction
     assert not path.exists()
     later = time.monotonic() + 60.0
     hooks.step(later)
     hooks.state_keepers[0].wait()
-    again = make_scheduler(model, "gittins", **config)
+    again = gittins_with(path, model)
     assert again.eviction.queue.model() == hooks.queue.model()
     path.unlink()
     hooks.step(later + 59.0)
@@ -304,11 +308,23 @@ def test_what_a_shadow_has_learnt_is_there_after_a_restart(
         assert again.eviction.queue.model() == learnt
 
 
+def test_a_broken_state_file_of_the_first_candidate_is_one_warning(
+    model: Path, tmp_path: Path, journal: Journal
+) -> None:
+    """It is read once, for the shadow and the live policy."""
+    path = tmp_path / "state.json"
+    path.write_text("{}")
+    candidates = [{"name": "gittins", "state_file": str(path)}, "lru"]
+    make_scheduler(model, "adaptive", eviction_config={"candidates": candidates})
+    (line,) = journal.of("WARNING")
+    assert str(path) in line
+
+
 @pytest.mark.parametrize("path", ["/", ".", "no/such/folder/state", "a\0b"])
 def test_a_state_file_that_cannot_be_written_stops_nothing(
     model: Path, path: str
 ) -> None:
-    scheduler = make_scheduler(model, "gittins", eviction_config={"state_file": path})
+    scheduler = gittins_with(path, model)
     serve(scheduler, 1)
     scheduler.shutdown()
 

@@ -92,9 +92,12 @@ def attach_adaptive(scheduler: "Scheduler") -> "AdaptiveHooks":
             load_state(shadow, each.name, path)
             keepers.append(StateKeeper(shadow, each.name, path))
     first = candidates[0]
+    # Its state file was read for its shadow.
+    anew = {key: value for key, value in first.config.items() if key != "state_file"}
     policy = get_policy(first.name).make(
-        pool.num_gpu_blocks, parse_config(first.name, first.config, holes)
+        pool.num_gpu_blocks, parse_config(first.name, anew, holes)
     )
+    policy.load_model(host.model(0))
     queue = PolicyFreeQueue(pool, policy, cost=cost)
     queue.attach(host)
     pool.free_block_queue = queue
