@@ -291,8 +291,7 @@ def model_of(base: AsyncEngineArgs) -> Any:
     try:
         return base.create_model_config()
     except Exception as error:
-        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"--model {base.model}: {reason}") from None
+        raise ValueError(f"--model {base.model}: {_first_line(error)}") from None
 
 
 def tokenizer_of(base: AsyncEngineArgs) -> Any:
@@ -308,8 +307,12 @@ def tokenizer_of(base: AsyncEngineArgs) -> Any:
     try:
         return get_tokenizer(name)
     except Exception as error:
-        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"--tokenizer {name}: {reason}") from None
+        raise ValueError(f"--tokenizer {name}: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
+    return reason
 
 
 def check_lengths(asks: list[Ask], base: AsyncEngineArgs, longest: int) -> None:

@@ -112,19 +112,27 @@ def test_policies_are_compared_on_an_engine(call, capfd, tmp_path):
     assert adaptive["evictions"] > 24
 
 
+SHORT = [*WORKLOAD, "--workload-seconds", "20", "--speed-up", "20"]
+SHORT += ["--output-len", "1", "--num-gpu-blocks-override", "24"]
+SHORT += ["--enforce-eager", "--max-model-len", "512"]
+
+
+def not_starting(engine):
+    """It has no room for what it is told to compute in a step."""
+    return replace(engine, max_num_seqs=64, max_num_batched_tokens=1)
+
+
 def test_runs_are_kept_when_an_engine_fails(call, capfd, tmp_path):
-    """The second has no room for what it is told to compute in a step."""
+    """The second."""
     path = tmp_path / "out.json"
-    words = [*WORKLOAD, "--json", path, "--enforce-eager", "--max-model-len", "512"]
-    words += ["--workload-seconds", "20", "--speed-up", "20", "--output-len", "1"]
-    words += ["--num-gpu-blocks-override", "24", "--runs", "2"]
+    words = [*SHORT, "--json", path, "--runs", "2"]
     served = prefix_heats.run_apart
     calls = []
 
     def second_fails(engine, asks, title):
         calls.append(title)
         if len(calls) == 2:
-            engine = replace(engine, max_num_seqs=64, max_num_batched_tokens=1)
+            engine = not_starting(engine)
         return served(engine, asks, title)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -134,11 +142,6 @@ def test_runs_are_kept_when_an_engine_fails(call, capfd, tmp_path):
     assert re.search(r"^\| lru \| 1 \|", out, re.MULTILINE)
     assert len(json.loads(path.read_text())["runs"]["lru"]) == 1
     assert re.search(r"^command.py: error: run 2 of 2, lru: .", errors, re.MULTILINE)
-
-
-SHORT = [*WORKLOAD, "--workload-seconds", "20", "--speed-up", "20"]
-SHORT += ["--output-len", "1", "--num-gpu-blocks-override", "24"]
-SHORT += ["--enforce-eager", "--max-model-len", "512"]
 
 
 def test_in_turn_who_is_first_changes():
@@ -184,8 +187,7 @@ def test_two_policies_run_side_by_side(call, capfd, tmp_path):
 @needs_two_cpus
 def test_an_engine_that_does_not_start_keeps_nobody_waiting(call, capfd):
     def second_fails(engines, asks, titles):
-        engine = replace(engines[1], max_num_seqs=64, max_num_batched_tokens=1)
-        return served([engines[0], engine], asks, titles)
+        return served([engines[0], not_starting(engines[1])], asks, titles)
 
     served = prefix_heats.run_side_by_side
     words = ["--compare", "lru,s3fifo", "--side-by-side"]
